@@ -1,0 +1,39 @@
+# Everything lives in .venv; a fresh machine needs only python3, pip and make.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help setup demo test slow bench clean
+
+help:
+	@echo "make demo   set up and run the main job"
+	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
+	@echo "make slow   statistical tests"
+	@echo "make bench  benchmark tables"
+
+setup: $(STAMP)
+
+# The pip that venv seeds may be too old to know --group, so it is upgraded first.
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/s4q demo
+
+test: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -m "not slow" -n 2
+
+slow: $(STAMP)
+	$(BIN)/pytest -m slow -n 2
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,63 @@
+"""Checks at the border. Every error names the argument, the value and the cure."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from s4q.blocks import Array
+
+
+def finite_array(name: str, value: ArrayLike) -> Array:
+    """A float64 copy of `value`, refused when it is not numeric or holds NaN or infinity."""
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers ({error}); got {type(value).__name__}") from None
+    require_finite(name, array)
+    return array
+
+
+def require_finite(name: str, array: NDArray[Any]) -> None:
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        where = tuple(int(i) for i in bad[0])
+        raise ValueError(f"{name} must be finite, but {name}{list(where)} is {array[where]}; remove NaN and infinity")
+
+
+def require_shape(name: str, array: NDArray[Any], shape: tuple[int | None, ...], meaning: str) -> None:
+    """`None` in `shape` accepts any length."""
+    fits = array.ndim == len(shape) and all(want in (None, got) for got, want in zip(array.shape, shape, strict=True))
+    if not fits:
+        want = tuple("any" if n is None else n for n in shape)
+        raise ValueError(f"{name} must have shape {meaning} = {want}; got {array.shape}")
+
+
+def require_positive(name: str, value: float, meaning: str) -> None:
+    if not (np.isfinite(value) and value > 0):
+        raise ValueError(f"{name} is {meaning}, so it must be positive and finite; got {value}")
+
+
+def require_count(name: str, value: int, meaning: str, at_least: int = 1) -> None:
+    """A whole number (a float such as 1e5 is refused: write 10**5)."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
+        raise ValueError(f"{name} is {meaning}, so it must be a whole number of at least {at_least}; got {value!r}")
+
+
+def require_probabilities(name: str, array: Array) -> None:
+    """Rows along the last axis must be non-negative and sum to 1."""
+    if np.any(array < 0):
+        where = tuple(int(i) for i in np.argwhere(array < 0)[0])
+        raise ValueError(f"{name} holds probabilities, but {name}{list(where)} is {array[where]}; none may be negative")
+    off = np.abs(array.sum(axis=-1) - 1.0)
+    if np.any(off > 1e-8):
+        where = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
+        total = float(array[where].sum())
+        raise ValueError(
+            f"{name} holds probabilities, but {name}{list(where)} sums to {total!r}; divide each row by its sum"
+        )
+
+
+def require_failure_probability(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"{name} is a failure probability, so it must lie in (0, 1); got {value}")

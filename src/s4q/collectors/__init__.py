@@ -1,0 +1,5 @@
+"""Collectors play episodes and answer requests with sums. They know no algorithm."""
+
+from s4q.collectors.episodes import EpisodeCollector
+
+__all__ = ["EpisodeCollector"]

@@ -1,0 +1,76 @@
+"""Features of finitely many states, as a table. States are whole numbers 0..S-1."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.blocks import Array, BoolArray, IntArray, Phi, States
+from s4q.checks import finite_array, require_shape
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TableFeatures:
+    """phi_h(s, a) looked up in a table; a feature map.
+
+    >>> table = TableFeatures.one_hot(horizon=1, n_states=2, n_actions=2)
+    >>> table(0, np.array([1])).blocks.tolist(), table.n_blocks
+    ([[2, 3]], 4)
+    """
+
+    vectors: Array  # (H, S, A, k)
+    blocks: IntArray  # (H, S, A)
+    n_blocks: int
+
+    def __post_init__(self) -> None:
+        require_shape("features", self.vectors, (None, None, None, None), "(H, S, A, k)")
+        require_shape("blocks", self.blocks, self.vectors.shape[:3], "(H, S, A)")
+        norms = np.linalg.norm(self.vectors, axis=-1)
+        if norms.max() > 1 + 1e-9:
+            h, s, a = (int(i) for i in np.unravel_index(int(np.argmax(norms)), norms.shape))
+            raise ValueError(
+                f"features must have norm at most 1, but at level {h}, state {s}, action {a} the norm is "
+                f"{norms[h, s, a]:.6g}; divide all features by {norms.max():.6g}"
+            )
+
+    @classmethod
+    def one_hot(cls, horizon: int, n_states: int, n_actions: int, terminal: BoolArray | None = None) -> "TableFeatures":
+        """One block of length 1 per pair (s, a), the same at every level; 0 at terminal states."""
+        vectors = np.ones((n_states, n_actions, 1))
+        if terminal is not None:
+            vectors[terminal] = 0.0
+        blocks = np.arange(n_states * n_actions).reshape(n_states, n_actions)
+        every = (horizon, n_states, n_actions)
+        return cls(np.broadcast_to(vectors, (*every, 1)), np.broadcast_to(blocks, every), n_states * n_actions)
+
+    @classmethod
+    def dense(cls, table: ArrayLike, horizon: int) -> "TableFeatures":
+        """One block: table (H, S, A, d), or (S, A, d) for the same features at every level."""
+        array = finite_array("features", table)
+        if array.ndim == 3:
+            array = np.broadcast_to(array, (horizon, *array.shape))
+        require_shape("features", array, (horizon, None, None, None), "(H, S, A, d), or (S, A, d) with `horizon`,")
+        return cls(array, np.zeros(array.shape[:3], dtype=np.int64), 1)
+
+    @property
+    def n_actions(self) -> int:
+        return int(self.vectors.shape[2])
+
+    @property
+    def block_dim(self) -> int:
+        return int(self.vectors.shape[3])
+
+    @property
+    def stationary(self) -> bool:
+        """The same features at every level?"""
+        return bool(np.all(self.vectors == self.vectors[:1]) and np.all(self.blocks == self.blocks[:1]))
+
+    def level(self, h: int) -> Phi:
+        """The features of all states at level h."""
+        return Phi(self.vectors[h], self.blocks[h])
+
+    def __call__(self, h: int, states: States) -> Phi:
+        """vectors (n, A, k) and blocks (n, A) of states (n,)."""
+        return Phi(self.vectors[h, states], self.blocks[h, states])

@@ -1,0 +1,237 @@
+"""Algorithm 3: streaming least squares, as sums that merge and as the paper's rank-one recursion.
+
+Both return the same parameter: the minimiser over a ball of the ridge loss of all samples seen.
+
+    start with x = 0 and Sigma = ridge I
+    for each sample (a, b):  x += Sigma^-1 a (b - a.x) / (1 + a.Sigma^-1 a);   Sigma += a a^T
+    return the point of the ball nearest to x in the norm of Sigma
+
+Sums are the default: one Cholesky factor per fit instead of one update per sample, and they add up across workers.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg.lapack import dtrtri
+from scipy.optimize import brentq
+
+from s4q.blocks import Array, IntArray
+from s4q.checks import finite_array, require_count, require_positive, require_shape
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Moments:
+    """Sums over samples (phi, y) of one level; `+` merges two of them.
+
+    >>> ones = np.ones((3, 1))
+    >>> a = Moments.of(ones, np.array([0, 1, 1]), np.array([1.0, 2.0, 3.0]), n_blocks=2)
+    >>> (a + a).moment.ravel().tolist(), (a + a).n
+    ([2.0, 10.0], 6)
+    """
+
+    gram: Array  # (n_blocks, k, k): sum of phi phi^T
+    moment: Array  # (n_blocks, k): sum of phi y
+    moment_sq: Array  # (n_blocks, k): sum of phi y^2
+    sum_y2: float  # sum of y^2
+    n: int  # number of samples
+
+    @classmethod
+    def zeros(cls, n_blocks: int, block_dim: int) -> "Moments":
+        """No samples yet."""
+        empty = np.zeros((n_blocks, block_dim))
+        return cls(np.zeros((n_blocks, block_dim, block_dim)), empty, empty, 0.0, 0)
+
+    @classmethod
+    def of(
+        cls, vectors: Array, blocks: IntArray, targets: Array, n_blocks: int, weights: IntArray | None = None
+    ) -> "Moments":
+        """Sums of samples: vectors (n, k), blocks (n,), targets (n,), weights (n,) whole numbers (1 each if None)."""
+        count = np.ones(len(blocks)) if weights is None else weights.astype(np.float64)
+        weighted = count * targets
+        return cls(
+            gram=gram_of(vectors, blocks, n_blocks, weights),
+            moment=_sum_by_block(vectors * weighted[:, None], blocks, n_blocks),
+            moment_sq=_sum_by_block(vectors * (weighted * targets)[:, None], blocks, n_blocks),
+            sum_y2=float(weighted @ targets),
+            n=len(blocks) if weights is None else int(weights.sum()),
+        )
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(
+            self.gram + other.gram,
+            self.moment + other.moment,
+            self.moment_sq + other.moment_sq,
+            self.sum_y2 + other.sum_y2,
+            self.n + other.n,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        return self.gram.nbytes + self.moment.nbytes + self.moment_sq.nbytes
+
+
+def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: IntArray | None = None) -> Array:
+    """sum of weight phi phi^T per block, (n_blocks, k, k), exactly symmetric. vectors (n, k), blocks (n,).
+
+    >>> gram_of(np.array([[2.0], [1.0], [1.0]]), np.array([0, 1, 1]), n_blocks=2).ravel().tolist()
+    [4.0, 2.0]
+    """
+    k = vectors.shape[1]
+    if k == 1:  # one-hot features: no product to form
+        squares = vectors**2 if weights is None else vectors**2 * weights[:, None]
+        return _sum_by_block(squares, blocks, n_blocks)[:, :, None]
+    gram = np.zeros((n_blocks, k, k))
+    for block in np.unique(blocks):
+        rows = blocks == block
+        part = vectors[rows]
+        if weights is None:
+            gram[block] = part.T @ part  # BLAS fills one triangle and mirrors it
+        else:
+            product = (part * weights[rows, None]).T @ part
+            gram[block] = (product + product.T) / 2
+    return gram
+
+
+def _sum_by_block(rows: Array, blocks: IntArray, n_blocks: int) -> Array:
+    """Sum rows (n, k) into their blocks: (n_blocks, k)."""
+    return np.stack([np.bincount(blocks, column, minlength=n_blocks) for column in rows.T], axis=1)
+
+
+def whitener(gram: Array, ridge: float) -> Array:
+    """W with W (gram + ridge I) W^T = I, lower triangular per block, so that the Sigma^-1 norm of x is |W x|.
+
+    >>> whitener(np.array([[[3.0]]]), 1.0).item()
+    0.5
+    """
+    k = gram.shape[-1]
+    factor = np.linalg.cholesky(gram + ridge * np.eye(k))
+    if k == 1:
+        return np.asarray(1.0 / factor, dtype=np.float64)
+    return np.stack([np.tril(dtrtri(block, lower=1)[0]) for block in factor])
+
+
+def elliptical_norm_sq(vectors: Array, blocks: IntArray, whitener: Array) -> Array:
+    """Squared norm of phi in the metric of Sigma^-1. vectors (..., k), blocks (...), whitener (n_blocks, k, k).
+
+    >>> elliptical_norm_sq(np.ones((2, 1)), np.array([0, 1]), np.array([[[0.5]], [[2.0]]])).tolist()
+    [0.25, 4.0]
+    """
+    if vectors.shape[-1] == 1:
+        return np.asarray((vectors[..., 0] * whitener[blocks, 0, 0]) ** 2)
+    if len(whitener) == 1:
+        return np.asarray(np.square(vectors @ whitener[0].T).sum(axis=-1))
+    norms = np.zeros(blocks.shape)
+    for block in np.unique(blocks):
+        here = blocks == block
+        norms[here] = np.square(vectors[here] @ whitener[block].T).sum(axis=-1)
+    return norms
+
+
+def ridge_fit(moments: Moments, ridge: float) -> Array:
+    """Ridge regression per block, (n_blocks, k): one Cholesky factor, no rank-one updates (Lemma 1).
+
+    >>> ridge_fit(Moments.of(np.ones((3, 1)), np.zeros(3, int), np.ones(3), n_blocks=1), ridge=1.0).item()
+    0.75
+    """
+    if moments.gram.shape[-1] == 1:
+        return moments.moment / (moments.gram[:, :, 0] + ridge)
+    white = whitener(moments.gram, ridge)
+    half = np.einsum("bij,bj->bi", white, moments.moment)
+    return np.asarray(np.einsum("bji,bj->bi", white, half))
+
+
+def constrained_fit(moments: Moments, ridge: float, radius: float | Array) -> Array:
+    """argmin over the ball of the ridge loss of all samples: what Algorithm 3 returns, (n_blocks, k)."""
+    return project_to_ball(ridge_fit(moments, ridge), moments.gram, ridge, radius)
+
+
+def project_to_ball(theta: ArrayLike, gram: ArrayLike, ridge: float, radius: ArrayLike) -> Array:
+    """The point of a ball nearest to theta (n_blocks, k) in the norm of Sigma = gram + ridge I.
+
+    `radius` is one number for the whole parameter (blocks then share one multiplier) or (n_blocks,), a ball per block.
+    A vector theta (d,) with gram (d, d) counts as one block.
+
+    >>> project_to_ball([[3.0, 4.0]], [[[0.0, 0.0], [0.0, 0.0]]], ridge=1.0, radius=1.0).round(6).tolist()
+    [[0.6, 0.8]]
+    """
+    point, matrix, ball = finite_array("theta", theta), finite_array("gram", gram), finite_array("radius", radius)
+    if point.ndim == 1:
+        return np.asarray(project_to_ball(point[None], matrix[None], ridge, ball)[0])
+    require_shape("theta", point, (None, None), "(n_blocks, k)")
+    require_shape("gram", matrix, (*point.shape, point.shape[1]), "(n_blocks, k, k)")
+    require_positive("ridge", ridge, "added to the Gram matrix")
+    if ball.ndim and ball.shape != (len(point),):
+        raise ValueError(f"radius must be one number or one per block, ({len(point)},); got shape {ball.shape}")
+    require_positive("radius", float(ball.min()), "the radius of a ball")
+    if ball.ndim == 0:
+        inside = bool(np.linalg.norm(point) <= ball)
+        return point if inside else _onto_sphere(point, matrix, ridge, float(ball))
+    for block in np.flatnonzero(np.linalg.norm(point, axis=1) > ball):
+        point[block] = _onto_sphere(point[block, None], matrix[block, None], ridge, float(ball[block]))[0]
+    return point
+
+
+def _onto_sphere(theta: Array, gram: Array, ridge: float, radius: float) -> Array:
+    """Solve (Sigma + mu I) x = Sigma theta, |x| = radius, for a theta outside the ball.
+
+    The nearest point is ridge regression with the larger ridge `ridge + mu`; mu is the root of 1/radius - 1/|x(mu)|,
+    which is nearly a straight line in mu. Euclidean rescaling would be another, wrong, point.
+    """
+    if theta.size == 1:
+        return np.asarray(np.sign(theta) * radius)
+    values, vectors = np.linalg.eigh(gram)
+    values = np.maximum(values, 0.0) + ridge
+    coordinates = np.einsum("bji,bj->bi", vectors, theta)
+    highest = float(np.linalg.norm(values * coordinates)) / radius  # |x(mu)| <= |Sigma theta| / mu
+
+    def shrunk(share: float) -> Array:
+        return np.asarray(values / (values + share * highest) * coordinates)
+
+    def excess(share: float) -> float:
+        return 1.0 / radius - 1.0 / float(np.linalg.norm(shrunk(share)))
+
+    share = brentq(excess, 0.0, 1.0, xtol=1e-300, rtol=8.9e-16, maxiter=500) if excess(1.0) < 0 else 1.0
+    return np.asarray(np.einsum("bij,bj->bi", vectors, shrunk(share)))  # [Alg1:Project]
+
+
+@final
+class StreamingLeastSquares:
+    """Algorithm 3 as printed: one rank-one update per sample, nothing else kept.
+
+    >>> fit = StreamingLeastSquares(dim=1, ridge=1.0)
+    >>> for y in (1.0, 1.0, 1.0):
+    ...     fit.update([1.0], y)
+    >>> fit.solve().round(6).tolist(), fit.solve(radius=0.5).tolist()
+    ([0.75], [0.5])
+    """
+
+    def __init__(self, dim: int, ridge: float = 1.0) -> None:
+        require_count("dim", dim, "the length of the features")
+        require_positive("ridge", ridge, "the initial covariance times I")
+        self.ridge = ridge
+        self.theta: Array = np.zeros(dim)
+        self.gram: Array = np.zeros((dim, dim))
+        self.cov_inv: Array = np.eye(dim) / ridge
+        self.n = 0
+
+    def update(self, x: ArrayLike, y: float) -> None:
+        """Add one sample: features x (dim,), target y. Nothing changes when the sample is refused."""
+        x = finite_array("x", x)
+        require_shape("x", x, self.theta.shape, "(dim,)")
+        y = float(finite_array("y", y))
+        gain = self.cov_inv @ x
+        scale = 1.0 + float(x @ gain)
+        self.theta = self.theta + gain * ((y - float(x @ self.theta)) / scale)  # [Alg3:x]
+        self.cov_inv = self.cov_inv - np.outer(gain, gain) / scale  # [Alg3:Covupdate]
+        self.gram = self.gram + np.outer(x, x)
+        self.n += 1
+
+    def solve(self, radius: float | None = None) -> Array:
+        """The parameter (dim,), projected on the ball of this radius in the norm of Sigma."""
+        if radius is None:
+            return self.theta.copy()
+        return project_to_ball(self.theta, self.gram, self.ridge, radius)  # [Alg3:Return]

@@ -1,0 +1,105 @@
+"""LinearQ: a linear value with an optional bonus and clip, which is also its own greedy policy."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.blocks import Array, IntArray, Phi, States
+from s4q.checks import finite_array, require_shape
+from s4q.least_squares import elliptical_norm_sq
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearQ:
+    """Q_h(s, a) = clip(phi . theta_h + width_h |W_h phi|), one parameter per level h = 0..H-1.
+
+    whitener W_h has W Sigma W^T = I, so |W phi| is the norm of phi in the metric of Sigma^-1. Without whitener and
+    width there is no bonus; without clip nothing is clipped. The value at h = H is 0.
+
+    >>> q = LinearQ(theta=np.array([[[1.0], [2.0]]]), clip=np.array([[0.0, 1.5]]))   # H = 1, two blocks of length 1
+    >>> phi = Phi(np.ones((1, 2, 1)), np.array([[0, 1]]))
+    >>> q.optimistic(0, phi).tolist(), q.value(0, phi).tolist(), q.greedy(0, phi).tolist()
+    ([[1.0, 2.0]], [1.5], [1])
+    """
+
+    theta: Array  # (H, n_blocks, k)
+    whitener: Array | None = None  # (H, n_blocks, k, k)
+    width: Array | None = None  # (H, n_blocks); (H,) is accepted: the same for every block
+    clip: Array | None = None  # (H, 2): lower and upper; infinities mean no clip
+
+    def __post_init__(self) -> None:
+        theta = finite_array("theta", self.theta)
+        require_shape("theta", theta, (None, None, None), "(H, n_blocks, k)")
+        horizon, n_blocks, k = theta.shape
+        object.__setattr__(self, "theta", _read_only(theta))
+        if (self.whitener is None) != (self.width is None):
+            raise ValueError("whitener and width make the bonus together: give both, or neither for no bonus")
+        if self.whitener is not None and self.width is not None:
+            white, width = finite_array("whitener", self.whitener), finite_array("width", self.width)
+            require_shape("whitener", white, (horizon, n_blocks, k, k), "(H, n_blocks, k, k)")
+            if width.shape == (horizon,):
+                width = np.repeat(width[:, None], n_blocks, axis=1)
+            require_shape("width", width, (horizon, n_blocks), "(H, n_blocks)")
+            if width.min() < 0:
+                raise ValueError(f"width multiplies the bonus, so it must not be negative; got {width.min()}")
+            object.__setattr__(self, "whitener", _read_only(white))
+            object.__setattr__(self, "width", _read_only(width))
+        if self.clip is not None:
+            object.__setattr__(self, "clip", _read_only(_checked_clip(self.clip, horizon)))
+
+    @property
+    def horizon(self) -> int:
+        return len(self.theta)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        held = (self.theta, self.whitener, self.width, self.clip)
+        return sum(array.nbytes for array in held if array is not None)
+
+    def optimistic(self, h: int, phi: Phi) -> Array:
+        """phi . theta + bonus, unclipped, (n, n_actions): the one place of this formula."""
+        linear = np.einsum("nak,nak->na", phi.vectors, self.theta[h][phi.blocks])
+        if self.whitener is None or self.width is None:
+            return np.asarray(linear)
+        norm = np.sqrt(elliptical_norm_sq(phi.vectors, phi.blocks, self.whitener[h]))
+        return np.asarray(linear + self.width[h][phi.blocks] * norm)  # [eqn:Bonus]
+
+    def clipped(self, h: int, values: Array) -> Array:
+        """Values of level h, clipped where this Q clips."""
+        return values if self.clip is None else np.clip(values, self.clip[h, 0], self.clip[h, 1])
+
+    def q_values(self, h: int, phi: Phi) -> Array:
+        """The clipped optimistic value of every action, (n, n_actions)."""
+        return self.clipped(h, self.optimistic(h, phi))
+
+    def value(self, h: int, phi: Phi) -> Array:
+        """max over actions of the clipped value, (n,); 0 after the last level."""
+        if h == self.horizon:
+            return np.zeros(len(phi.vectors))
+        return self.clipped(h, self.optimistic(h, phi).max(axis=1))
+
+    def greedy(self, h: int, phi: Phi) -> IntArray:
+        """Best action per state, (n,), by the unclipped value (clipping makes ties); exact ties go to the lowest."""
+        return np.asarray(self.optimistic(h, phi).argmax(axis=1))  # [Alg2:GreedyPolicy]
+
+    def probabilities(self, h: int, states: States, phi: Phi) -> Array:
+        """The greedy policy as probabilities, (n, n_actions); reads only the features."""
+        del states
+        return np.eye(phi.vectors.shape[1])[self.greedy(h, phi)]
+
+
+def _checked_clip(clip: ArrayLike, horizon: int) -> Array:
+    bounds = np.array(clip, dtype=np.float64)
+    require_shape("clip", bounds, (horizon, 2), "(H, 2)")
+    if not np.all(bounds[:, 0] <= bounds[:, 1]):  # NaN fails here too
+        raise ValueError(f"clip holds (lower, upper) with lower <= upper at each level; got {bounds.tolist()}")
+    return bounds
+
+
+def _read_only(array: Array) -> Array:
+    array.setflags(write=False)
+    return array

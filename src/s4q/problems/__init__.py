@@ -1,0 +1,19 @@
+"""Problems with exact values: FiniteMDP, and one builder per known problem."""
+
+from s4q.problems.chain import chain
+from s4q.problems.combination_lock import combination_lock
+from s4q.problems.deep_sea import deep_sea
+from s4q.problems.finite_mdp import Facts, FiniteMDP
+from s4q.problems.low_rank import bellman_closed, low_rank
+from s4q.problems.river_swim import river_swim
+
+__all__ = [
+    "Facts",
+    "FiniteMDP",
+    "bellman_closed",
+    "chain",
+    "combination_lock",
+    "deep_sea",
+    "low_rank",
+    "river_swim",
+]

@@ -1,0 +1,221 @@
+"""FiniteMDP: a problem given by arrays, whose values are known exactly."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.blocks import Array, BoolArray
+from s4q.checks import finite_array, require_count, require_probabilities, require_shape
+from s4q.features import TableFeatures
+from s4q.linear_q import LinearQ
+from s4q.problems import planning
+from s4q.requests import FeatureMap, Mixture, Policy, Spec, UniformPolicy
+
+RewardNoise = Literal["bernoulli", "none"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a reader wants to know before running anything; exact, in the user's units."""
+
+    v_star: float
+    v_uniform: float  # what the uniform policy gets
+    chance: float  # that an episode of the uniform policy ever takes the best-paid pair (s, a) that can be reached
+
+
+@final
+class FiniteMDP:
+    """A finite-horizon MDP with finitely many states and actions.
+
+    transitions: (H, S, A, S), or (S, A, S) with `horizon`; rewards (means): (H, S, A) or (S, A); start: (S,).
+    features: (H, S, A, d), (S, A, d), a FeatureMap over states 0..S-1, or None for one-hot pairs.
+    reward_noise: "bernoulli" pays reward_max with probability (r - min)/(max - min), else reward_min; "none" pays the
+    mean.
+    value_bound: a bound on the return from any step on, one number or one per level; default: reward_max at every
+    step left.
+    radius: of the parameter ball, one number or one per level; default sqrt(d) times the value bound.
+    terminal: (S,) bool; an episode that enters such a state is over, earns 0 from then on and has no features there.
+    well_specified: are the features exact (transfer error 0)? None: yes for one-hot features, else no.
+
+    >>> mdp = FiniteMDP(np.ones((1, 2, 1)), [[0.2, 0.7]], [1.0], horizon=3)
+    >>> round(mdp.v_star, 12), mdp.dim, mdp.spec.stationary
+    (2.1, 2, True)
+    """
+
+    def __init__(
+        self,
+        transitions: ArrayLike,
+        rewards: ArrayLike,
+        start: ArrayLike,
+        features: ArrayLike | FeatureMap | None = None,
+        horizon: int | None = None,
+        reward_min: float = 0.0,
+        reward_max: float = 1.0,
+        value_bound: ArrayLike | None = None,
+        reward_noise: RewardNoise = "bernoulli",
+        *,
+        radius: ArrayLike | None = None,
+        terminal: ArrayLike | None = None,
+        well_specified: bool | None = None,
+    ) -> None:
+        self.transitions = _checked_transitions(transitions, horizon)
+        self.horizon, self.n_states, self.n_actions = self.transitions.shape[:3]
+        self.start = finite_array("start", start)
+        require_shape("start", self.start, (self.n_states,), "(S,)")
+        require_probabilities("start", self.start)
+        self.rewards = self._checked_rewards(rewards, float(reward_min), float(reward_max))
+        if reward_noise not in ("bernoulli", "none"):
+            raise ValueError(f'reward_noise must be "bernoulli" or "none"; got {reward_noise!r}')
+        self.reward_noise: RewardNoise = reward_noise
+        self.terminal = self._checked_terminal(terminal)
+        self.features = self._checked_features(features)
+        self.spec = Spec.of(
+            self.features,
+            horizon=self.horizon,
+            reward_range=(float(reward_min), float(reward_max)),
+            value_bound=value_bound,
+            radius=radius,
+            stationary=_constant(self.transitions) and _constant(self.rewards) and self.features.stationary,
+            well_specified=features is None if well_specified is None else well_specified,
+            may_end=bool(self.terminal.any()),
+        )
+        self._check_value_bound()
+
+    @property
+    def dim(self) -> int:
+        """d, the length of the features written out."""
+        return self.spec.dim
+
+    @cached_property
+    def q_star(self) -> Array:
+        """Q*, (H, S, A), in the user's units."""
+        return planning.optimal_values(self.transitions, self.rewards)
+
+    @cached_property
+    def v_star(self) -> float:
+        """The best expected return of an episode."""
+        return float(self.start @ self.q_star[0].max(axis=-1))
+
+    @cached_property
+    def reachable(self) -> BoolArray:
+        """(H, S): the states that some policy visits at each level, terminal ones left out."""
+        return np.asarray(planning.reachable(self.transitions, self.start) & ~self.terminal)
+
+    def policy_table(self, policy: Policy) -> Array:
+        """The policy's action probabilities everywhere, (H, S, A)."""
+        states = np.arange(self.n_states)
+        levels = range(self.horizon)
+        table = np.stack([policy.probabilities(h, states, self.features.level(h)) for h in levels])
+        require_shape("policy.probabilities", table, (self.horizon, *self.rewards.shape[1:]), "(H, S, A)")
+        require_probabilities("policy.probabilities", table)
+        return table
+
+    def value(self, policy: Policy | Mixture) -> float:
+        """The exact expected return of an episode of a policy or mixture."""
+        if isinstance(policy, Mixture):
+            values = [self.value(one) for one in policy.policies]
+            return float(policy.weights @ np.array(values))
+        table = self.policy_table(policy)
+        q = planning.policy_values(self.transitions, self.rewards, table)
+        return float(self.start @ (table[0] * q[0]).sum(axis=-1))
+
+    def occupancies(self, policy: Policy) -> Array:
+        """Probability of each (s, a) at each level under a policy, (H, S, A)."""
+        return planning.occupancies(self.transitions, self.start, self.policy_table(policy))
+
+    def q_values(self, q: LinearQ) -> Array:
+        """A learned Q at every pair, (H, S, A), in the user's units, comparable with `q_star`."""
+        levels = range(self.horizon)
+        table = np.stack([self.spec.to_user_units(h, q.q_values(h, self.features.level(h))) for h in levels])
+        table[:, self.terminal] = 0.0
+        return table
+
+    def facts(self) -> Facts:
+        """V*, what the uniform policy gets, and the chance that it reaches the best-paid pair."""
+        uniform = UniformPolicy(self.n_actions)
+        pays = np.where(self.reachable[:, :, None], self.rewards, -np.inf)
+        goal = pays >= pays.max() - 1e-12
+        missed = np.where(goal[..., None], 0.0, self.transitions)  # the mass that reached the goal leaves the chain
+        missing = planning.occupancies(missed, self.start, self.policy_table(uniform))
+        return Facts(self.v_star, self.value(uniform), float(missing[goal].sum()))
+
+    def _checked_rewards(self, rewards: ArrayLike, low: float, high: float) -> Array:
+        array = finite_array("rewards", rewards)
+        if array.ndim == 2:
+            array = np.broadcast_to(array, (self.horizon, *array.shape))
+        require_shape("rewards", array, self.transitions.shape[:3], "(H, S, A), or (S, A),")
+        for name, bad in (
+            ("below reward_min", array < low - 1e-12),
+            ("above reward_max", array > high + 1e-12),
+        ):
+            if bad.any():
+                h, s, a = (int(i) for i in np.argwhere(bad)[0])
+                raise ValueError(
+                    f"rewards[{h}, {s}, {a}] is {array[h, s, a]}, {name} of the declared range [{low}, {high}]; "
+                    "declare a reward_min and reward_max that hold all rewards"
+                )
+        return array
+
+    def _checked_terminal(self, terminal: ArrayLike | None) -> BoolArray:
+        if terminal is None:
+            return np.zeros(self.n_states, dtype=np.bool_)
+        mask = np.array(terminal)
+        require_shape("terminal", mask, (self.n_states,), "(S,)")
+        if mask.dtype != np.bool_:
+            raise ValueError(f"terminal must be an array of True and False; got dtype {mask.dtype}")
+        for state in np.flatnonzero(mask):
+            if np.any(self.transitions[:, state, :, state] < 1) or np.any(self.rewards[:, state] != 0):
+                raise ValueError(f"terminal state {state} must be absorbing with reward 0 at every level")
+            if self.start[state] > 0:
+                raise ValueError(
+                    f"start puts {self.start[state]} on terminal state {state}; an episode cannot be over at once"
+                )
+        return mask
+
+    def _checked_features(self, features: ArrayLike | FeatureMap | None) -> TableFeatures:
+        if features is None:
+            return TableFeatures.one_hot(self.horizon, self.n_states, self.n_actions, self.terminal)
+        if callable(features):
+            states = np.arange(self.n_states)
+            phis = [features(h, states) for h in range(self.horizon)]
+            vectors = finite_array("features", np.stack([phi.vectors for phi in phis]))
+            table = TableFeatures(vectors, np.stack([phi.blocks for phi in phis]), features.n_blocks)
+        else:
+            table = TableFeatures.dense(features, self.horizon)
+        require_shape("features", table.vectors, (*self.rewards.shape, None), "(H, S, A, d)")
+        if np.any(table.vectors[:, self.terminal]):
+            raise ValueError("features must be 0 at terminal states: nothing is learned there")
+        return table
+
+    def _check_value_bound(self) -> None:
+        for h in range(self.horizon):
+            best = self.spec.to_user_units(h, np.array(self.spec.value_bound[h]))
+            true = self.q_star[h][self.reachable[h]].max(initial=-np.inf)
+            if true > best + 1e-9:
+                raise ValueError(
+                    f"value_bound is {best:.6g} at level {h}, but Q* reaches {true:.6g} there; declare at least that"
+                )
+
+
+def _checked_transitions(transitions: ArrayLike, horizon: int | None) -> Array:
+    array = finite_array("transitions", transitions)
+    if array.ndim == 3:
+        if horizon is None:
+            raise ValueError("horizon is needed when transitions have shape (S, A, S); pass horizon=...")
+        require_count("horizon", horizon, "the number of steps of an episode")
+        require_probabilities("transitions", array)
+        array = np.broadcast_to(array, (horizon, *array.shape))
+    else:
+        require_shape("transitions", array, (horizon, None, None, None), "(H, S, A, S), or (S, A, S) with `horizon`,")
+        require_probabilities("transitions", array)
+    if array.shape[1] != array.shape[3] or 0 in array.shape:
+        raise ValueError(f"transitions must have as many next states as states, and no empty axis; got {array.shape}")
+    return array
+
+
+def _constant(array: Array) -> bool:
+    return bool(array.strides[0] == 0 or np.all(array == array[:1]))

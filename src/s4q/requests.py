@@ -1,0 +1,299 @@
+"""What learners ask and collectors answer: plain frozen dataclasses, and the protocols of the wall between them.
+
+request = learner.ask(max_episodes)     # which policies to play, how many episodes, what to add up
+answer = collector.collect(request)     # the sums, nothing else
+learner.tell(request, answer)
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from math import log
+from typing import Any, Protocol, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.blocks import Array, BoolArray, IntArray, Phi, States
+from s4q.checks import finite_array, require_count, require_probabilities, require_shape
+from s4q.least_squares import Moments
+from s4q.linear_q import LinearQ
+from s4q.spec import Spec
+
+__all__ = [
+    "Answer",
+    "Collector",
+    "Explore",
+    "FeatureMap",
+    "Learner",
+    "Mixture",
+    "Phi",
+    "Policy",
+    "Regress",
+    "Regression",
+    "Request",
+    "Shard",
+    "Spec",
+    "Transitions",
+    "UniformPolicy",
+    "Visits",
+]
+
+
+class FeatureMap(Protocol):
+    """Features of a batch of states at level h, for every action; each vector has norm at most 1."""
+
+    @property
+    def n_actions(self) -> int: ...
+    @property
+    def n_blocks(self) -> int: ...
+    @property
+    def block_dim(self) -> int: ...
+    def __call__(self, h: int, states: States) -> Phi: ...
+
+
+class Policy(Protocol):
+    """A Markov policy. The collector samples; the policy draws nothing."""
+
+    def probabilities(self, h: int, states: States, phi: Phi) -> Array:
+        """Action probabilities, (n, n_actions)."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UniformPolicy:
+    """Every action with the same probability.
+
+    >>> UniformPolicy(4).probabilities(0, np.zeros(1), Phi(np.zeros((1, 4, 1)), np.zeros((1, 4), int))).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
+
+    n_actions: int
+
+    def __post_init__(self) -> None:
+        require_count("n_actions", self.n_actions, "the number of actions")
+
+    def probabilities(self, h: int, states: States, phi: Phi) -> Array:
+        """(n, n_actions)"""
+        del h, phi
+        return np.full((len(states), self.n_actions), 1.0 / self.n_actions)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """One of several policies, drawn once per episode.
+
+    >>> Mixture([UniformPolicy(2), UniformPolicy(2)], [0.25, 0.75]).weights.tolist()
+    [0.25, 0.75]
+    """
+
+    policies: Sequence[Policy]
+    weights: Array  # (len(policies),)
+
+    def __post_init__(self) -> None:
+        policies = tuple(self.policies)
+        weights = finite_array("weights", self.weights)
+        if not policies:
+            raise ValueError("policies must hold at least one policy; got none")
+        require_shape("weights", weights, (len(policies),), "(number of policies,)")
+        require_probabilities("weights", weights)
+        weights.setflags(write=False)
+        object.__setattr__(self, "policies", policies)
+        object.__setattr__(self, "weights", weights)
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Regress:
+    """Play n episodes, each with one policy of the mixture; add the Moments at `level` with y = r + value(s').
+
+    With `pool` every step of the episode is a sample, still with the value of level + 1. A request answered in part
+    is asked again under the same id for the rest; `done` then counts the episodes already answered.
+    """
+
+    id: int
+    level: int
+    mixture: Mixture
+    value: LinearQ  # the target network; its level + 1 is used
+    n_episodes: int
+    pool: bool = False
+    done: int = 0
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Explore:
+    """Play the policy until, at some level, the sum of |phi|^2 in the metric of Sigma_ref reaches the threshold.
+
+    The threshold is a + b log n after n episodes. With `pool` the sum runs over all levels. The first `keep` episodes
+    of this request return their transitions. `done` and `progress` say how far earlier parts under the same id had
+    come.
+    """
+
+    id: int
+    policy: Policy
+    whitener: Array  # (H, n_blocks, k, k): W Sigma_ref W^T = I
+    threshold: tuple[float, float]
+    max_episodes: int
+    keep: int = 0
+    pool: bool = False
+    done: int = 0
+    progress: Array | None = None  # (H,), or (1,) with pool; None: no progress yet
+
+    @property
+    def n_episodes(self) -> int:
+        """The most episodes this request may play."""
+        return self.max_episodes
+
+    def start(self) -> Array:
+        """Progress before the first episode of this request."""
+        zeros = np.zeros(1 if self.pool else len(self.whitener))
+        return zeros if self.progress is None else self.progress
+
+    def crossed(self, progress: ArrayLike, n_episodes: int) -> bool:
+        """Has some level reached the threshold, `n_episodes` (earlier parts included) into the phase?"""
+        level = self.threshold[0] + self.threshold[1] * log(max(n_episodes, 1))
+        return bool(np.max(progress) >= level)  # [Alg2:NewPolicyTrigger]
+
+
+Request = Regress | Explore
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Transitions:
+    """Steps as features, not states: what a learner may keep of an episode. Rewards are shifted to start at 0."""
+
+    levels: IntArray  # (n,)
+    vectors: Array  # (n, k): phi of the action taken
+    blocks: IntArray  # (n,)
+    rewards: Array  # (n,)
+    next_vectors: Array  # (n, n_actions, k); of no meaning where the episode ended or the horizon was reached
+    next_blocks: IntArray  # (n, n_actions)
+    ended: BoolArray  # (n,): the episode ended with this step
+    weights: IntArray  # (n,): how often this very step was seen
+
+    @classmethod
+    def concatenate(cls, pieces: Sequence["Transitions"]) -> "Transitions":
+        """All steps of the pieces, in their order."""
+        return cls(*(np.concatenate([getattr(piece, f.name) for piece in pieces]) for f in fields(cls)))
+
+    def targets(self, spec: Spec, level: int, value: LinearQ) -> Array:
+        """y = r + max_a' Qtar(s', a'), (n,), for a fit of `level`. An ended episode is worth a known constant."""
+        after = value.value(level + 1, Phi(self.next_vectors, self.next_blocks))
+        return self.rewards + np.where(self.ended, spec.ended_value(level), after)  # [Alg1:TDError]
+
+    def moments(self, spec: Spec, level: int, value: LinearQ) -> Moments:
+        """The sums a fit of `level` needs."""
+        targets = self.targets(spec, level, value)
+        return Moments.of(self.vectors, self.blocks, targets, spec.n_blocks, self.weights)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        return sum(int(getattr(self, f.name).nbytes) for f in fields(self))
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Regression:
+    """The answer to Regress; `+` merges."""
+
+    moments: Moments
+    episodes_per_policy: IntArray  # (number of policies of the mixture,)
+    n_steps: int  # environment steps taken
+
+    @property
+    def n_episodes(self) -> int:
+        return int(self.episodes_per_policy.sum())
+
+    def __add__(self, other: "Regression") -> "Regression":
+        return Regression(
+            self.moments + other.moments,
+            self.episodes_per_policy + other.episodes_per_policy,
+            self.n_steps + other.n_steps,
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Visits:
+    """The answer to Explore; `+` merges. Returns are in shifted rewards."""
+
+    grams: Array  # (H, n_blocks, k, k)
+    progress: Array  # (H,), or (1,) with pool: what these episodes added
+    n_episodes: int
+    return_sum: float
+    return_sum_sq: float | None
+    start_value_sum: float | None  # the policy's own optimistic value at the start states; None if it has none
+    n_steps: int
+    kept: Transitions | None = None
+
+    def __add__(self, other: "Visits") -> "Visits":
+        def both(a: float | None, b: float | None) -> float | None:
+            return None if a is None or b is None else a + b
+
+        kept = [part for part in (self.kept, other.kept) if part is not None]
+        return Visits(
+            self.grams + other.grams,
+            self.progress + other.progress,
+            self.n_episodes + other.n_episodes,
+            self.return_sum + other.return_sum,
+            both(self.return_sum_sq, other.return_sum_sq),
+            both(self.start_value_sum, other.start_value_sum),
+            self.n_steps + other.n_steps,
+            Transitions.concatenate(kept) if kept else None,
+        )
+
+
+Answer = Regression | Visits
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A piece of a request. Its index is the number of its first episode within the request's id: never used twice."""
+
+    index: int
+    n_episodes: int = field(compare=False)
+
+
+class Learner(Protocol):
+    """Draws nothing and knows no environment. `ask` is pure: it repeats the same request until `tell`."""
+
+    @property
+    def spec(self) -> Spec: ...
+    @property
+    def q(self) -> LinearQ: ...
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def phases(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def ask(self, max_episodes: int) -> Request | None:
+        """The next request, of at most `max_episodes` episodes; None when there is nothing left to learn."""
+        ...
+
+    def tell(self, request: Any, answer: Any) -> None:
+        """Take the answer to a request, or to a part of it."""
+        ...
+
+
+class Collector(Protocol):
+    """Plays episodes and adds up. Draws only from SeedSequence(seed, spawn_key=(request.id, shard.index))."""
+
+    @property
+    def seed(self) -> int: ...
+    def shards(self, request: Request) -> Iterable[Shard]:
+        """The pieces of a request, in order: a pure function of the request."""
+        ...
+
+    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
+        """The answer of one shard; `start` is an Explore's progress before it."""
+        ...
+
+    def collect(self, request: Any) -> Any:
+        """The answer: shards played one after the other, added in their order."""
+        ...

@@ -1,0 +1,174 @@
+"""The loop: ask, collect, tell. Budget, exact regret, callbacks, stopping; one BLAS thread throughout."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+from threadpoolctl import threadpool_limits
+
+from s4q.checks import require_count
+from s4q.collectors.shards import partial_answers
+from s4q.linear_q import LinearQ
+from s4q.memo import Memo
+from s4q.problems import FiniteMDP
+from s4q.progress import episode_bar
+from s4q.requests import Answer, Collector, Learner, Policy, Regress, Request
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One row of the learning curve: where a run stood when a phase (for S3Q an epoch) was finished."""
+
+    episodes: int
+    steps: int
+    phases: int
+    regret: float | None  # None where the problem is not a FiniteMDP
+    gap: float | None  # v_star - value of the policy at hand
+    bytes: int  # held by the learner
+    cpu_seconds: float
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Run:
+    """What came out and what it cost, in the user's units. Regret is exact and charges every episode played."""
+
+    episodes: int
+    steps: int
+    regret: float | None
+    gap: float | None
+    phases: int
+    bytes: int
+    cpu_seconds: float
+    curve: tuple[Point, ...]  # a point per finished phase, and one for the end
+    policy: Policy
+    q: LinearQ
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Progress:
+    """What a stopping rule may look at, between two shards."""
+
+    episodes: int  # played so far
+    steps: int
+    request: Request
+    answer: Answer  # to the request, so far
+    learner: Learner  # it has not been told this answer yet
+
+
+class StoppingRule(Protocol):
+    def __call__(self, progress: Progress, /) -> bool: ...
+
+
+def run(
+    learner: Learner,
+    collector: Collector,
+    episodes: int,
+    *,
+    stop: StoppingRule | None = None,
+    callback: Callable[[Run], None] | None = None,
+    progress_bar: bool = False,
+) -> Run:
+    """Let the learner learn for at most this many episodes; call again to go on.
+
+    stop: looked at between shards; True ends the run (the episodes played so far are told). callback: called with the
+    Run so far whenever a phase (for S3Q an epoch) is finished. progress_bar: on a terminal only.
+
+    >>> import s4q
+    >>> mdp = s4q.problems.low_rank()
+    >>> learner = s4q.S3Q(mdp, controller=s4q.UniformPolicy(mdp.n_actions))
+    >>> result = run(learner, s4q.collectors.EpisodeCollector(mdp, seed=0), episodes=200)
+    >>> result.episodes, result.phases, bool(abs(mdp.q_values(result.q) - mdp.q_star).max() < 0.3)
+    (200, 5, True)
+    """
+    require_count("episodes", episodes, "the number of episodes to play")
+    ledger = _Ledger(learner, collector)
+    with threadpool_limits(limits=1), episode_bar(episodes, progress_bar) as advance:
+        stopped = False
+        while not stopped and ledger.episodes < episodes:
+            request = learner.ask(episodes - ledger.episodes)
+            if request is None:
+                break
+            answer: Any = None
+            for answer in partial_answers(collector, request):
+                advance(ledger.episodes + answer.n_episodes)
+                so_far = ledger.episodes + answer.n_episodes
+                if stop is not None and stop(Progress(so_far, ledger.steps + answer.n_steps, request, answer, learner)):
+                    stopped = True
+                    break
+            phases = learner.phases
+            learner.tell(request, answer)
+            ledger.charge(request, answer)
+            if learner.phases > phases:
+                ledger.mark()
+                if callback is not None:
+                    callback(ledger.result())
+    return ledger.result()
+
+
+@final
+class _Ledger:
+    """Counts what a run costs."""
+
+    def __init__(self, learner: Learner, collector: Collector) -> None:
+        self.episodes = 0
+        self.steps = 0
+        self._learner = learner
+        mdp = getattr(collector, "mdp", None)
+        self._mdp: FiniteMDP | None = mdp if isinstance(mdp, FiniteMDP) else None
+        self._regret = 0.0
+        self._gap: Memo[Policy, float] = Memo(self._gap_of, size=4096)
+        self._points: list[Point] = []
+        self._cpu_start = time.process_time()
+
+    def charge(self, request: Request, answer: Any) -> None:
+        """Book the episodes of an answer, each at the price of the policy that played it."""
+        self.episodes += answer.n_episodes
+        self.steps += answer.n_steps
+        if self._mdp is None:
+            return
+        if isinstance(request, Regress):
+            for policy, n in zip(request.mixture.policies, answer.episodes_per_policy.tolist(), strict=True):
+                self._regret += n * self._gap(policy) if n else 0.0
+        else:
+            self._regret += answer.n_episodes * self._gap(request.policy)
+
+    def mark(self) -> None:
+        """Add a point to the curve."""
+        self._points.append(self._point())
+
+    def result(self) -> Run:
+        now = self._point()
+        points = self._points if self._points and self._points[-1].episodes == now.episodes else [*self._points, now]
+        return Run(
+            now.episodes,
+            now.steps,
+            now.regret,
+            now.gap,
+            now.phases,
+            now.bytes,
+            now.cpu_seconds,
+            tuple(points),
+            self._learner.policy,
+            self._learner.q,
+        )
+
+    def _point(self) -> Point:
+        known = self._mdp is not None
+        return Point(
+            self.episodes,
+            self.steps,
+            self._learner.phases,
+            self._regret if known else None,
+            self._gap(self._learner.policy) if known else None,
+            self._learner.nbytes,
+            time.process_time() - self._cpu_start,
+        )
+
+    def _gap_of(self, policy: Policy) -> float:
+        if self._mdp is None:
+            raise ValueError("regret is exact, so it needs a collector over a FiniteMDP")
+        return self._mdp.v_star - self._mdp.value(policy)

@@ -1,0 +1,208 @@
+"""Algorithm 1: S3Q-learning. Learn Q* from the episodes of a fixed controller.
+
+    Qtar = 0
+    for epoch e = 1, 2, ...:
+        for level l = H, ..., 1:                                     # the last level first
+            forget the samples of the level before
+            for 2^e episodes of the controller, until told to stop:
+                at level l, regress  r + max_a' Qtar_{l+1}(s', a')  on  phi_l(s, a)
+            project the parameter on the ball, in the norm of Sigma
+            Qtar_l = phi . theta,   or   min(v_l, phi . theta + bonus_l)
+        Qbest = Qtar                                                 # only a finished epoch is ever returned
+
+During a level the controller, the bonus and Qtar_{l+1} stand still, so all the learner needs is a sum over episodes:
+it asks for one `Regress` per level. Only level l is fitted during level l; nothing learned in one epoch enters the
+next.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.blocks import Array
+from s4q.checks import finite_array, require_count, require_finite, require_positive
+from s4q.least_squares import Moments, constrained_fit
+from s4q.linear_q import LinearQ
+from s4q.requests import Mixture, Policy, Regress, Regression, Spec
+from s4q.spec import HasSpec, per_level, spec_of
+
+
+class BonusRule(Protocol):
+    """The bonus of a level: whitener (n_blocks, k, k) and width (n_blocks,). May look at the level's own sums."""
+
+    def __call__(self, level: int, moments: Moments) -> tuple[Array, Array]: ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FixedBonus:
+    """A bonus given from outside, as in the paper: width_h |W_h phi|.
+
+    >>> FixedBonus(whitener=np.ones((1, 2, 1, 1)), width=[0.5])(0, Moments.zeros(2, 1))[1].tolist()
+    [0.5, 0.5]
+    """
+
+    whitener: Array  # (H, n_blocks, k, k): W Sigma W^T = I
+    width: Array  # (H,) or (H, n_blocks)
+
+    def __post_init__(self) -> None:
+        white, width = finite_array("whitener", self.whitener), finite_array("width", self.width)
+        checked = LinearQ(np.zeros(white.shape[:3]), white, width)  # one place knows the shapes of a bonus
+        object.__setattr__(self, "whitener", checked.whitener)
+        object.__setattr__(self, "width", checked.width)
+
+    def __call__(self, level: int, moments: Moments) -> tuple[Array, Array]:
+        del moments
+        return self.whitener[level], self.width[level]
+
+
+@final
+class S3Q:
+    """Learns Q* from a fixed controller; ask and tell.
+
+    problem: a Spec, or anything with `.spec`. controller: a Policy, or a Mixture drawn once per episode.
+    bonus: None for the plain fit, else a FixedBonus or any BonusRule; targets are then clipped above at the value
+    bound (and below at 0 if the problem is well specified). ridge: one number or one per level.
+    epoch_size: None for epochs of 2, 4, 8, ... episodes a level, for as long as asked; a number for a single epoch of
+    that size.
+
+    >>> import s4q
+    >>> mdp = s4q.problems.chain()
+    >>> learner = s4q.S3Q(mdp, controller=s4q.UniformPolicy(mdp.n_actions))
+    >>> learner.ask(max_episodes=10**6).n_episodes, learner.fitted
+    (2, False)
+    """
+
+    def __init__(
+        self,
+        problem: Spec | HasSpec,
+        controller: Policy | Mixture,
+        *,
+        bonus: BonusRule | None = None,
+        ridge: ArrayLike = 1.0,
+        epoch_size: int | None = None,
+        first_id: int = 0,
+    ) -> None:
+        self.spec = spec_of(problem)
+        self.controller = controller if isinstance(controller, Mixture) else Mixture([controller], np.ones(1))
+        self.bonus = bonus
+        self.ridge = per_level("ridge", ridge, self.spec.horizon)
+        require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
+        if epoch_size is not None:
+            require_count("epoch_size", epoch_size, "the number of episodes a level")
+        self.epoch_size = epoch_size
+        self.fitted = False  # has an epoch been finished?
+        self.n_episodes = 0  # answered so far
+        self._best = self._target = self._zero_fit()  # [Alg1:Initialize]
+        self._epoch = 1
+        self._next_id = first_id
+        self._moments: Moments
+        self._done: int
+        self._start_level(self.spec.horizon - 1)
+
+    @property
+    def q(self) -> LinearQ:
+        """Qbest of the last finished epoch; before that the fit of no samples (0, or the bonus alone; see `fitted`)."""
+        return self._best
+
+    @property
+    def policy(self) -> LinearQ:
+        """The greedy policy of `q`."""
+        return self._best
+
+    @property
+    def phases(self) -> int:
+        """Finished epochs."""
+        return self._epoch - 1
+
+    @property
+    def finished(self) -> bool:
+        """True when a single epoch was wanted and it is done."""
+        return self.epoch_size is not None and self.fitted
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the learner's arrays: d^2 + d H floats without bonus, whatever the number of episodes."""
+        models = {id(q): q.nbytes for q in (self._best, self._target)}
+        return self._moments.nbytes + sum(models.values()) + self.ridge.nbytes
+
+    @property
+    def n_level(self) -> int:
+        """Episodes a level in the current epoch."""
+        return 1 << self._epoch if self.epoch_size is None else self.epoch_size  # [Alg1:Epoch]
+
+    def ask(self, max_episodes: int) -> Regress | None:
+        """The rest of the current level, at most `max_episodes` of it; None when finished. Changes nothing."""
+        require_count("max_episodes", max_episodes, "the budget left")
+        if self.finished:
+            return None
+        n = min(self.n_level - self._done, max_episodes)  # [Alg1:StoppingCondition]
+        return Regress(self._next_id, self._level, self.controller, self._target, n, done=self._done)
+
+    def tell(self, request: Regress, answer: Regression) -> None:
+        """Take the sums of a request, or of a part of it."""
+        self._check_answer(request, answer)
+        self._moments = self._moments + answer.moments  # [Alg1:UpdateRule]
+        self._done += answer.n_episodes
+        self.n_episodes += answer.n_episodes
+        if self._done == self.n_level:
+            self._finish_level()
+
+    def _start_level(self, level: int) -> None:
+        self._level = level
+        self._moments = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)  # [Alg1:Reset]
+        self._done = 0
+
+    def _finish_level(self) -> None:
+        level = self._level
+        theta = constrained_fit(self._moments, float(self.ridge[level]), self.spec.radius[level])
+        self._target = self._with_level(self._target, level, theta)  # [Alg1:TargetUpdate]
+        self._next_id += 1
+        if level > 0:
+            self._start_level(level - 1)
+        else:
+            self._finish_epoch()
+
+    def _finish_epoch(self) -> None:
+        self._best = self._target  # [Alg1:Qbest]
+        self.fitted = True
+        self._epoch += 1
+        self._start_level(self.spec.horizon - 1)
+
+    def _with_level(self, q: LinearQ, level: int, theta: Array) -> LinearQ:
+        """q with the parameter of one level, and its bonus, replaced."""
+        thetas = np.array(q.theta)
+        thetas[level] = theta
+        if self.bonus is None or q.whitener is None or q.width is None:
+            return LinearQ(thetas)
+        whiteners, widths = np.array(q.whitener), np.array(q.width)
+        whiteners[level], widths[level] = self.bonus(level, self._moments)
+        return LinearQ(thetas, whiteners, widths, q.clip)
+
+    def _zero_fit(self) -> LinearQ:
+        """The fit of no samples: theta = 0, and the bonus alone."""
+        spec = self.spec
+        theta = np.zeros((spec.horizon, spec.n_blocks, spec.block_dim))
+        if self.bonus is None:
+            return LinearQ(theta)
+        nothing = Moments.zeros(spec.n_blocks, spec.block_dim)
+        pairs = [self.bonus(h, nothing) for h in range(spec.horizon)]
+        lower = 0.0 if spec.well_specified else -np.inf  # below 0 a clip is safe only when the features are exact
+        clip = np.array([(lower, bound) for bound in spec.value_bound])
+        return LinearQ(theta, np.stack([white for white, _ in pairs]), np.stack([width for _, width in pairs]), clip)
+
+    def _check_answer(self, request: Regress, answer: Regression) -> None:
+        if request.id != self._next_id or request.done != self._done or self.finished:
+            raise ValueError(
+                f"request {request.id} (from episode {request.done} on) is not the open one, which is {self._next_id} "
+                f"(from episode {self._done} on); tell each answer once, right after its ask"
+            )
+        if not 1 <= answer.n_episodes <= request.n_episodes:
+            raise ValueError(f"answer holds {answer.n_episodes} episodes, but 1 to {request.n_episodes} were asked for")
+        moments = answer.moments
+        if moments.gram.shape != self.spec.gram_shape:
+            raise ValueError(f"answer.moments.gram must have shape {self.spec.gram_shape}; got {moments.gram.shape}")
+        for name, array in (("gram", moments.gram), ("moment", moments.moment)):
+            require_finite(f"answer.moments.{name}", array)
