@@ -8,6 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 from s4q.blocks import Array
 
 
+def _at(name: str, where: Any) -> str:
+    """name[i, j], or the bare name of a single row."""
+    index = ", ".join(str(int(i)) for i in where)
+    return f"{name}[{index}]" if index else name
+
+
 def finite_array(name: str, value: ArrayLike) -> Array:
     """A float64 copy of `value`, refused when it is not numeric or holds NaN or infinity."""
     try:
@@ -21,8 +27,8 @@ def finite_array(name: str, value: ArrayLike) -> Array:
 def require_finite(name: str, array: NDArray[Any]) -> None:
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
-        where = tuple(int(i) for i in bad[0])
-        raise ValueError(f"{name} must be finite, but {name}{list(where)} is {array[where]}; remove NaN and infinity")
+        value = array[tuple(bad[0])]
+        raise ValueError(f"{name} must be finite, but {_at(name, bad[0])} is {value}; remove NaN and infinity")
 
 
 def require_shape(name: str, array: NDArray[Any], shape: tuple[int | None, ...], meaning: str) -> None:
@@ -46,15 +52,16 @@ def require_count(name: str, value: int, meaning: str, at_least: int = 1) -> Non
 
 def require_probabilities(name: str, array: Array) -> None:
     """Rows along the last axis must be non-negative and sum to 1."""
-    if np.any(array < 0):
-        where = tuple(int(i) for i in np.argwhere(array < 0)[0])
-        raise ValueError(f"{name} holds probabilities, but {name}{list(where)} is {array[where]}; none may be negative")
+    negative = np.argwhere(array < 0)
+    if len(negative):
+        value = array[tuple(negative[0])]
+        raise ValueError(f"{name} holds probabilities, but {_at(name, negative[0])} is {value}; none may be negative")
     off = np.abs(array.sum(axis=-1) - 1.0)
     if np.any(off > 1e-8):
-        where = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
+        where = np.unravel_index(int(np.argmax(off)), off.shape)
         total = float(array[where].sum())
         raise ValueError(
-            f"{name} holds probabilities, but {name}{list(where)} sums to {total!r}; divide each row by its sum"
+            f"{name} holds probabilities, but {_at(name, where)} sums to {total:.12g}; divide each row by its sum"
         )
 
 

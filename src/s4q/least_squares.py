@@ -9,6 +9,7 @@ Both return the same parameter: the minimiser over a ball of the ridge loss of a
 Sums are the default: one Cholesky factor per fit instead of one update per sample, and they add up across workers.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg.lapack import dtrtri
 from scipy.optimize import brentq
 
-from s4q.blocks import Array, IntArray
+from s4q.blocks import Array, BoolArray, IntArray
 from s4q.checks import finite_array, require_count, require_positive, require_shape
 
 
@@ -53,8 +54,8 @@ class Moments:
         weighted = count * targets
         return cls(
             gram=gram_of(vectors, blocks, n_blocks, weights),
-            moment=_sum_by_block(vectors * weighted[:, None], blocks, n_blocks),
-            moment_sq=_sum_by_block(vectors * (weighted * targets)[:, None], blocks, n_blocks),
+            moment=_sum_by_block(vectors, weighted, blocks, n_blocks),
+            moment_sq=_sum_by_block(vectors, weighted * targets, blocks, n_blocks),
             sum_y2=float(weighted @ targets),
             n=len(blocks) if weights is None else int(weights.sum()),
         )
@@ -82,23 +83,36 @@ def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: IntArray |
     """
     k = vectors.shape[1]
     if k == 1:  # one-hot features: no product to form
-        squares = vectors**2 if weights is None else vectors**2 * weights[:, None]
-        return _sum_by_block(squares, blocks, n_blocks)[:, :, None]
+        scale = vectors[:, 0] if weights is None else vectors[:, 0] * weights
+        return _sum_by_block(vectors, scale, blocks, n_blocks)[:, :, None]
     gram = np.zeros((n_blocks, k, k))
-    for block in np.unique(blocks):
-        rows = blocks == block
+    for block, rows in _rows_by_block(blocks, n_blocks):
         part = vectors[rows]
         if weights is None:
             gram[block] = part.T @ part  # BLAS fills one triangle and mirrors it
         else:
-            product = (part * weights[rows, None]).T @ part
+            product = (part * weights[rows][:, None]).T @ part
             gram[block] = (product + product.T) / 2
     return gram
 
 
-def _sum_by_block(rows: Array, blocks: IntArray, n_blocks: int) -> Array:
-    """Sum rows (n, k) into their blocks: (n_blocks, k)."""
-    return np.stack([np.bincount(blocks, column, minlength=n_blocks) for column in rows.T], axis=1)
+def _sum_by_block(vectors: Array, scale: Array, blocks: IntArray, n_blocks: int) -> Array:
+    """sum of scale phi per block, (n_blocks, k)."""
+    if vectors.shape[1] == 1:
+        return np.asarray(np.bincount(blocks, scale * vectors[:, 0], minlength=n_blocks)[:, None], dtype=np.float64)
+    total = np.zeros((n_blocks, vectors.shape[1]))
+    for block, rows in _rows_by_block(blocks, n_blocks):
+        total[block] = vectors[rows].T @ scale[rows]
+    return total
+
+
+def _rows_by_block(blocks: IntArray, n_blocks: int) -> Iterator[tuple[int, BoolArray | slice]]:
+    """Each block that occurs, and where; a slice, not a mask, when there is only one."""
+    if n_blocks == 1:
+        yield 0, slice(None)
+        return
+    for block in np.unique(blocks).tolist():
+        yield block, blocks == block
 
 
 def whitener(gram: Array, ridge: float) -> Array:
@@ -122,11 +136,8 @@ def elliptical_norm_sq(vectors: Array, blocks: IntArray, whitener: Array) -> Arr
     """
     if vectors.shape[-1] == 1:
         return np.asarray((vectors[..., 0] * whitener[blocks, 0, 0]) ** 2)
-    if len(whitener) == 1:
-        return np.asarray(np.square(vectors @ whitener[0].T).sum(axis=-1))
     norms = np.zeros(blocks.shape)
-    for block in np.unique(blocks):
-        here = blocks == block
+    for block, here in _rows_by_block(blocks, len(whitener)):
         norms[here] = np.square(vectors[here] @ whitener[block].T).sum(axis=-1)
     return norms
 

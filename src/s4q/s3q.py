@@ -125,8 +125,7 @@ class S3Q:
     @property
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays: d^2 + d H floats without bonus, whatever the number of episodes."""
-        models = {id(q): q.nbytes for q in (self._best, self._target)}
-        return self._moments.nbytes + sum(models.values()) + self.ridge.nbytes
+        return self._moments.nbytes + self._best.nbytes + self._target.nbytes + self.ridge.nbytes
 
     @property
     def n_level(self) -> int:

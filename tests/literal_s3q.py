@@ -1,0 +1,88 @@
+"""The oracle for S3Q: Algorithm 1 as nested loops, with full history, batch solves, long vectors, no ask and tell."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scripts import Script
+
+
+@dataclass
+class LiteralResult:
+    theta: np.ndarray | None = None  # (H, d) of the last finished epoch
+    q: np.ndarray | None = None  # (H, S, A) of the last finished epoch
+    used: int = 0  # episodes played
+    fits: list[tuple[int, int, int]] = field(default_factory=list)  # (epoch, level, episodes) of every finished level
+    grams: dict[int, np.ndarray] = field(default_factory=dict)  # of the last finished epoch, per level
+
+
+class OutOfBudgetError(Exception):
+    pass
+
+
+def literal_s3q(
+    phi: np.ndarray,  # (H, S, A, d)
+    episodes: Iterator[Script],
+    stop: Callable[[int], bool],
+    *,
+    ridge: float,
+    radius: tuple[float, ...],
+    reward_min: float,
+    bonus: np.ndarray | None = None,  # (H, S, A)
+    clip: np.ndarray | None = None,  # (H, 2)
+    epoch_size: int | None = None,
+) -> LiteralResult:
+    horizon, n_states, n_actions, dim = phi.shape
+    target = np.zeros((horizon + 1, n_states, n_actions))
+    result = LiteralResult()
+    epoch = 0
+    while True:
+        epoch += 1
+        thetas = np.zeros((horizon, dim))
+        grams: dict[int, np.ndarray] = {}
+        for level in range(horizon - 1, -1, -1):
+            samples = []
+            size = 2**epoch if epoch_size is None else epoch_size
+            for _ in range(size):
+                if stop(result.used):
+                    return result
+                episode = next(episodes)
+                result.used += 1
+                if len(episode.actions) <= level:
+                    continue  # ended before this level: no sample, but the episode counts
+                s, a, r = episode.states[level], episode.actions[level], episode.rewards[level]
+                y = r - reward_min
+                if episode.ended and len(episode.actions) == level + 1:
+                    y += -reward_min * (horizon - 1 - level)
+                else:
+                    y += max(target[level + 1, episode.states[level + 1], b] for b in range(n_actions))
+                samples.append((phi[level, s, a], y))
+            gram = sum((np.outer(x, x) for x, _ in samples), np.zeros((dim, dim)))
+            moment = sum((x * y for x, y in samples), np.zeros(dim))
+            thetas[level] = ridge_in_ball(gram, moment, ridge, radius[level])
+            grams[level] = gram
+            result.fits.append((epoch, level, size))
+            value = phi[level] @ thetas[level]
+            if bonus is not None and clip is not None:
+                value = np.clip(value + bonus[level], clip[level, 0], clip[level, 1])
+            target[level] = value
+        result.theta, result.q, result.grams = thetas, target[:horizon].copy(), grams
+        if epoch_size is not None:
+            return result
+
+
+def ridge_in_ball(gram: np.ndarray, moment: np.ndarray, ridge: float, radius: float) -> np.ndarray:
+    """argmin over |x| <= radius of x.(gram + ridge I)x - 2 moment.x, by bisection and plain solves."""
+    dim = len(moment)
+
+    def solve(extra: float) -> np.ndarray:
+        return np.linalg.solve(gram + (ridge + extra) * np.eye(dim), moment)
+
+    if np.linalg.norm(solve(0.0)) <= radius:
+        return solve(0.0)
+    low, high = 0.0, float(np.linalg.norm(moment)) / radius
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.linalg.norm(solve(middle)) > radius else (low, middle)
+    return solve(high)

@@ -1,0 +1,89 @@
+"""Imports point one way: the walls of the design, as a test."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "s4q"
+
+# Each module may import those on lines above its own, and its own line's package.
+ORDER = [
+    "blocks",
+    "checks",
+    "memo",
+    "progress",
+    "least_squares",
+    "linear_q",
+    "spec",
+    "requests",
+    "features",
+    "problems",
+    "collectors",
+    "s3q",
+    "run",
+    "__init__",
+    "cli",
+]
+LEARNERS = {"s3q"}
+NEVER_IMPORT_LEARNERS = {"features", "problems", "collectors", "run"}
+LEARNERS_NEVER_IMPORT = {"features", "problems", "collectors"}
+
+
+def unit(path: Path) -> str:
+    """The module or package of a file, as named in ORDER."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """The units a file imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            deeper = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = deeper if node.module == "s4q" else [node.module]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "s4q":
+                found.add(parts[1] if len(parts) > 1 and (parts[1] in ORDER) else "__init__")
+    return found
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_one_way(path: Path) -> None:
+    assert unit(path) in ORDER, f"{unit(path)} has no place in the import order yet"
+    rank = ORDER.index(unit(path))
+    for other in imported(path):
+        assert ORDER.index(other) < rank or other == unit(path), f"{unit(path)} must not import {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_learners_and_environments_do_not_know_each_other(path: Path) -> None:
+    if unit(path) in NEVER_IMPORT_LEARNERS:
+        assert not imported(path) & LEARNERS
+    if unit(path) in LEARNERS:
+        assert not imported(path) & LEARNERS_NEVER_IMPORT
+
+
+def test_the_check_sees_imports() -> None:
+    assert {"least_squares", "requests", "linear_q"} <= imported(SOURCE / "s3q.py")
+    assert "collectors" in imported(SOURCE / "run.py")
+
+
+def test_no_file_is_too_long_and_none_is_called_utils() -> None:
+    for path in FILES:
+        assert len(path.read_text().splitlines()) <= 310, f"{path.name}: a noun is missing"
+        assert path.stem not in {"utils", "helpers", "common"}
+
+
+def test_nothing_touches_global_randomness_or_pickle() -> None:
+    for path in FILES:
+        text = path.read_text()
+        for word in ("np.random.seed", "np.random.rand", "import random", "pickle", "RandomState"):
+            assert word not in text.replace("np.random.random_", ""), f"{path.name} uses {word}"

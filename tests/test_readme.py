@@ -1,0 +1,53 @@
+"""The README is true: its code runs, its commands and files exist, its table is what the benchmark computes."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import s4q
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+@pytest.mark.parametrize("code", BLOCKS, ids=range(len(BLOCKS)))
+def test_code_blocks_run_and_print(code: str) -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    assert printed.getvalue().strip()
+
+
+def test_commands_are_targets_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    commands = set(re.findall(r"make (demo|test|bench|slow)", README))
+    assert {"demo", "test"} <= commands
+    for command in commands:
+        assert re.search(rf"^{command}: ", makefile, re.M)
+
+
+def test_files_named_exist() -> None:
+    for name in re.findall(r"`((?:src|docs)/[^`]+)`", README):
+        assert (ROOT / name).exists(), name
+
+
+def test_table_of_errors_is_what_the_benchmark_computes() -> None:
+    """The two smaller rows; the last one takes seconds and comes from `make bench`."""
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|$", README, re.M)
+    assert len(rows) == 3
+    mdp = s4q.problems.low_rank()
+    for episodes_text, error_text, scaled_text, held in rows[:2]:
+        episodes = int(episodes_text.replace(",", ""))
+        errors = []
+        for seed in range(5):
+            learner = s4q.S3Q(mdp, controller=s4q.UniformPolicy(mdp.n_actions))
+            run = s4q.run(learner, s4q.collectors.EpisodeCollector(mdp, seed=seed), episodes)
+            errors.append(np.abs(mdp.q_values(run.q) - mdp.q_star)[mdp.reachable].max())
+            assert run.bytes == int(held)
+        assert np.mean(errors) == pytest.approx(float(error_text), abs=6e-5)
+        assert np.mean(errors) * episodes**0.5 == pytest.approx(float(scaled_text), abs=6e-3)
