@@ -1,6 +1,6 @@
 """The oracle for S3Q: Algorithm 1 as nested loops, with full history, batch solves, long vectors, no ask and tell."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,11 +14,9 @@ class LiteralResult:
     q: np.ndarray | None = None  # (H, S, A) of the last finished epoch
     used: int = 0  # episodes played
     fits: list[tuple[int, int, int]] = field(default_factory=list)  # (epoch, level, episodes) of every finished level
-    grams: dict[int, np.ndarray] = field(default_factory=dict)  # of the last finished epoch, per level
-
-
-class OutOfBudgetError(Exception):
-    pass
+    grams: np.ndarray | None = None  # (H, d, d) of the last finished epoch
+    unclipped: np.ndarray | None = None  # (H, S, A) of the last finished epoch
+    n_level: int = 0  # its episodes a level
 
 
 def literal_s3q(
@@ -26,21 +24,22 @@ def literal_s3q(
     episodes: Iterator[Script],
     stop: Callable[[int], bool],
     *,
-    ridge: float,
-    radius: tuple[float, ...],
+    ridge: Sequence[float],  # per level
+    radius: Sequence[float | np.ndarray],  # per level: one ball, or one per block
     reward_min: float,
-    bonus: np.ndarray | None = None,  # (H, S, A)
+    bonus: Callable[[int, np.ndarray], np.ndarray] | None = None,  # level and its Gram matrix to a table (S, A)
     clip: np.ndarray | None = None,  # (H, 2)
     epoch_size: int | None = None,
 ) -> LiteralResult:
     horizon, n_states, n_actions, dim = phi.shape
     target = np.zeros((horizon + 1, n_states, n_actions))
+    unclipped = np.zeros((horizon, n_states, n_actions))
     result = LiteralResult()
     epoch = 0
     while True:
         epoch += 1
         thetas = np.zeros((horizon, dim))
-        grams: dict[int, np.ndarray] = {}
+        grams = np.zeros((horizon, dim, dim))
         for level in range(horizon - 1, -1, -1):
             samples = []
             size = 2**epoch if epoch_size is None else epoch_size
@@ -60,16 +59,29 @@ def literal_s3q(
                 samples.append((phi[level, s, a], y))
             gram = sum((np.outer(x, x) for x, _ in samples), np.zeros((dim, dim)))
             moment = sum((x * y for x, y in samples), np.zeros(dim))
-            thetas[level] = ridge_in_ball(gram, moment, ridge, radius[level])
+            thetas[level] = ridge_in_balls(gram, moment, ridge[level], radius[level])
             grams[level] = gram
             result.fits.append((epoch, level, size))
-            value = phi[level] @ thetas[level]
+            unclipped[level] = phi[level] @ thetas[level]
+            target[level] = unclipped[level]
             if bonus is not None and clip is not None:
-                value = np.clip(value + bonus[level], clip[level, 0], clip[level, 1])
-            target[level] = value
+                unclipped[level] += bonus(level, gram)
+                target[level] = np.clip(unclipped[level], clip[level, 0], clip[level, 1])
         result.theta, result.q, result.grams = thetas, target[:horizon].copy(), grams
+        result.unclipped, result.n_level = unclipped.copy(), size
         if epoch_size is not None:
             return result
+
+
+def ridge_in_balls(gram: np.ndarray, moment: np.ndarray, ridge: float, radius: float | np.ndarray) -> np.ndarray:
+    """One ball for the whole parameter, or one for each of len(radius) equal pieces of it."""
+    if np.ndim(radius) == 0:
+        return ridge_in_ball(gram, moment, ridge, float(radius))
+    k = len(moment) // len(radius)
+    pieces = [slice(b * k, (b + 1) * k) for b in range(len(radius))]
+    return np.concatenate(
+        [ridge_in_ball(gram[p, p], moment[p], ridge, float(r)) for p, r in zip(pieces, radius, strict=True)]
+    )
 
 
 def ridge_in_ball(gram: np.ndarray, moment: np.ndarray, ridge: float, radius: float) -> np.ndarray:

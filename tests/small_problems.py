@@ -14,7 +14,8 @@ def random_mdp(
     transitions = rng.dirichlet(np.ones(n_states), size=(horizon, n_states, n_actions))
     rewards = rng.uniform(low, 1.0, size=(horizon, n_states, n_actions))
     features = rng.normal(size=(horizon, n_states, n_actions, dim))
-    features /= np.maximum(np.linalg.norm(features, axis=-1, keepdims=True), 1.0)
+    norms = np.linalg.norm(features, axis=-1, keepdims=True)
+    features *= rng.uniform(0.3, 1.0, size=norms.shape) / norms  # no equal norms: rounding would decide
     start = rng.dirichlet(np.ones(n_states))
     mask = np.zeros(n_states, dtype=bool)
     if terminal:

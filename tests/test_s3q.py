@@ -69,10 +69,10 @@ def both(
         dense_features(mdp),
         iter(scripts),
         stop=lambda used: used >= budget,
-        ridge=ridge,
+        ridge=[ridge] * mdp.horizon,
         radius=mdp.spec.radius,
         reward_min=mdp.spec.reward_min,
-        bonus=table,
+        bonus=None if table is None else lambda level, _: table[level],
         clip=np.array([(lower, v) for v in mdp.spec.value_bound]),
         epoch_size=epoch_size,
     )

@@ -57,8 +57,15 @@ class LinearQ:
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
-        held = (self.theta, self.whitener, self.width, self.clip)
-        return sum(array.nbytes for array in held if array is not None)
+        return sum(array.nbytes for array in self._arrays() if array is not None)
+
+    def same_as(self, other: "LinearQ") -> bool:
+        """Are all parameters equal, bit for bit?"""
+        pairs = zip(self._arrays(), other._arrays(), strict=True)
+        return all(a is b if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
+
+    def _arrays(self) -> tuple[Array | None, ...]:
+        return (self.theta, self.whitener, self.width, self.clip)
 
     def optimistic(self, h: int, phi: Phi) -> Array:
         """phi . theta + bonus, unclipped, (n, n_actions): the one place of this formula."""

@@ -151,10 +151,13 @@ class Explore:
         zeros = np.zeros(1 if self.pool else len(self.whitener))
         return zeros if self.progress is None else self.progress
 
+    def level(self, n_episodes: int) -> float:
+        """The threshold after `n_episodes` of the phase (earlier parts included)."""
+        return self.threshold[0] + self.threshold[1] * log(max(n_episodes, 1))
+
     def crossed(self, progress: ArrayLike, n_episodes: int) -> bool:
         """Has some level reached the threshold, `n_episodes` (earlier parts included) into the phase?"""
-        level = self.threshold[0] + self.threshold[1] * log(max(n_episodes, 1))
-        return bool(np.max(progress) >= level)  # [Alg2:NewPolicyTrigger]
+        return bool(np.max(progress) >= self.level(n_episodes))  # [Alg2:NewPolicyTrigger]
 
 
 Request = Regress | Explore

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, final
 
 from threadpoolctl import threadpool_limits
@@ -13,7 +13,7 @@ from s4q.linear_q import LinearQ
 from s4q.memo import Memo
 from s4q.problems import FiniteMDP
 from s4q.progress import episode_bar
-from s4q.requests import Answer, Collector, Learner, Policy, Regress, Request
+from s4q.requests import Answer, Collector, Explore, Learner, Policy, Regress, Request
 
 
 @final
@@ -22,10 +22,13 @@ class Point:
     """One row of the learning curve: where a run stood when a phase (for S3Q an epoch) was finished."""
 
     episodes: int
+    main_episodes: int  # of main loops (Explore)
+    replay_episodes: int  # of regressions (Regress): for S4Q the price of bounded memory
     steps: int
     phases: int
     regret: float | None  # None where the problem is not a FiniteMDP
     gap: float | None  # v_star - value of the policy at hand
+    optimistic_value: float | None  # what the learner's Q promises at the start
     bytes: int  # held by the learner
     cpu_seconds: float
 
@@ -36,9 +39,12 @@ class Run:
     """What came out and what it cost, in the user's units. Regret is exact and charges every episode played."""
 
     episodes: int
+    main_episodes: int
+    replay_episodes: int
     steps: int
     regret: float | None
     gap: float | None
+    optimistic_value: float | None
     phases: int
     bytes: int
     cpu_seconds: float
@@ -116,6 +122,7 @@ class _Ledger:
     def __init__(self, learner: Learner, collector: Collector) -> None:
         self.episodes = 0
         self.steps = 0
+        self._main_episodes = 0
         self._learner = learner
         mdp = getattr(collector, "mdp", None)
         self._mdp: FiniteMDP | None = mdp if isinstance(mdp, FiniteMDP) else None
@@ -128,6 +135,7 @@ class _Ledger:
         """Book the episodes of an answer, each at the price of the policy that played it."""
         self.episodes += answer.n_episodes
         self.steps += answer.n_steps
+        self._main_episodes += answer.n_episodes if isinstance(request, Explore) else 0
         if self._mdp is None:
             return
         if isinstance(request, Regress):
@@ -143,32 +151,33 @@ class _Ledger:
     def result(self) -> Run:
         now = self._point()
         points = self._points if self._points and self._points[-1].episodes == now.episodes else [*self._points, now]
-        return Run(
-            now.episodes,
-            now.steps,
-            now.regret,
-            now.gap,
-            now.phases,
-            now.bytes,
-            now.cpu_seconds,
-            tuple(points),
-            self._learner.policy,
-            self._learner.q,
-        )
+        return Run(**asdict(now), curve=tuple(points), policy=self._learner.policy, q=self._learner.q)
 
     def _point(self) -> Point:
         known = self._mdp is not None
         return Point(
-            self.episodes,
-            self.steps,
-            self._learner.phases,
-            self._regret if known else None,
-            self._gap(self._learner.policy) if known else None,
-            self._learner.nbytes,
-            time.process_time() - self._cpu_start,
+            episodes=self.episodes,
+            main_episodes=self._main_episodes,
+            replay_episodes=self.episodes - self._main_episodes,
+            steps=self.steps,
+            phases=self._learner.phases,
+            regret=self._regret if known else None,
+            gap=self._gap(self._learner.policy) if known else None,
+            optimistic_value=self._promise() if known else None,
+            bytes=self._learner.nbytes,
+            cpu_seconds=time.process_time() - self._cpu_start,
         )
 
+    def _promise(self) -> float:
+        """The learner's value of the start, in the user's units."""
+        mdp, q = self._known_mdp(), self._learner.q
+        return float(mdp.start @ mdp.spec.to_user_units(0, q.value(0, mdp.features.level(0))))
+
     def _gap_of(self, policy: Policy) -> float:
+        mdp = self._known_mdp()
+        return mdp.v_star - mdp.value(policy)
+
+    def _known_mdp(self) -> FiniteMDP:
         if self._mdp is None:
             raise ValueError("regret is exact, so it needs a collector over a FiniteMDP")
-        return self._mdp.v_star - self._mdp.value(policy)
+        return self._mdp

@@ -64,7 +64,8 @@ class S3Q:
 
     problem: a Spec, or anything with `.spec`. controller: a Policy, or a Mixture drawn once per episode.
     bonus: None for the plain fit, else a FixedBonus or any BonusRule; targets are then clipped above at the value
-    bound (and below at 0 if the problem is well specified). ridge: one number or one per level.
+    bound (and below at 0 if the problem is well specified). ridge: one number or one per level. radius of the ball:
+    the problem's unless given, as one number, one per level (H,), or one per level and block (H, n_blocks).
     epoch_size: None for epochs of 2, 4, 8, ... episodes a level, for as long as asked; a number for a single epoch of
     that size.
 
@@ -83,6 +84,8 @@ class S3Q:
         bonus: BonusRule | None = None,
         ridge: ArrayLike = 1.0,
         epoch_size: int | None = None,
+        radius: ArrayLike | None = None,
+        keep_grams: bool = False,
         first_id: int = 0,
     ) -> None:
         self.spec = spec_of(problem)
@@ -93,9 +96,12 @@ class S3Q:
         if epoch_size is not None:
             require_count("epoch_size", epoch_size, "the number of episodes a level")
         self.epoch_size = epoch_size
+        self.radius = _checked_radius(self.spec, radius)
+        self._grams = np.zeros((self.spec.horizon, *self.spec.gram_shape)) if keep_grams else None
+        self._best_grams = self._grams
         self.fitted = False  # has an epoch been finished?
         self.n_episodes = 0  # answered so far
-        self._best = self._target = self._zero_fit()  # [Alg1:Initialize]
+        self._best = self._target = zero_fit(self.spec, bonus)  # [Alg1:Initialize]
         self._epoch = 1
         self._next_id = first_id
         self._moments: Moments
@@ -113,6 +119,18 @@ class S3Q:
         return self._best
 
     @property
+    def grams(self) -> Array:
+        """The Gram matrices (H, n_blocks, k, k) behind `q`, each of its level's own samples, if `keep_grams`."""
+        if self._best_grams is None:
+            raise ValueError("Gram matrices were not kept; pass keep_grams=True")
+        return self._best_grams
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next request."""
+        return self._next_id
+
+    @property
     def phases(self) -> int:
         """Finished epochs."""
         return self._epoch - 1
@@ -125,7 +143,8 @@ class S3Q:
     @property
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays: d^2 + d H floats without bonus, whatever the number of episodes."""
-        return self._moments.nbytes + self._best.nbytes + self._target.nbytes + self.ridge.nbytes
+        kept = 0 if self._grams is None else 2 * self._grams.nbytes
+        return self._moments.nbytes + self._best.nbytes + self._target.nbytes + self.ridge.nbytes + kept
 
     @property
     def n_level(self) -> int:
@@ -156,8 +175,10 @@ class S3Q:
 
     def _finish_level(self) -> None:
         level = self._level
-        theta = constrained_fit(self._moments, float(self.ridge[level]), self.spec.radius[level])
+        theta = constrained_fit(self._moments, float(self.ridge[level]), self.radius[level])
         self._target = self._with_level(self._target, level, theta)  # [Alg1:TargetUpdate]
+        if self._grams is not None:
+            self._grams[level] = self._moments.gram
         self._next_id += 1
         if level > 0:
             self._start_level(level - 1)
@@ -166,6 +187,7 @@ class S3Q:
 
     def _finish_epoch(self) -> None:
         self._best = self._target  # [Alg1:Qbest]
+        self._best_grams = None if self._grams is None else self._grams.copy()
         self.fitted = True
         self._epoch += 1
         self._start_level(self.spec.horizon - 1)
@@ -180,18 +202,6 @@ class S3Q:
         whiteners[level], widths[level] = self.bonus(level, self._moments)
         return LinearQ(thetas, whiteners, widths, q.clip)
 
-    def _zero_fit(self) -> LinearQ:
-        """The fit of no samples: theta = 0, and the bonus alone."""
-        spec = self.spec
-        theta = np.zeros((spec.horizon, spec.n_blocks, spec.block_dim))
-        if self.bonus is None:
-            return LinearQ(theta)
-        nothing = Moments.zeros(spec.n_blocks, spec.block_dim)
-        pairs = [self.bonus(h, nothing) for h in range(spec.horizon)]
-        lower = 0.0 if spec.well_specified else -np.inf  # below 0 a clip is safe only when the features are exact
-        clip = np.array([(lower, bound) for bound in spec.value_bound])
-        return LinearQ(theta, np.stack([white for white, _ in pairs]), np.stack([width for _, width in pairs]), clip)
-
     def _check_answer(self, request: Regress, answer: Regression) -> None:
         if request.id != self._next_id or request.done != self._done or self.finished:
             raise ValueError(
@@ -205,3 +215,24 @@ class S3Q:
             raise ValueError(f"answer.moments.gram must have shape {self.spec.gram_shape}; got {moments.gram.shape}")
         for name, array in (("gram", moments.gram), ("moment", moments.moment)):
             require_finite(f"answer.moments.{name}", array)
+
+
+def zero_fit(spec: Spec, bonus: BonusRule | None) -> LinearQ:
+    """The fit of no samples: theta = 0, and the bonus alone."""
+    theta = np.zeros((spec.horizon, spec.n_blocks, spec.block_dim))
+    if bonus is None:
+        return LinearQ(theta)
+    nothing = Moments.zeros(spec.n_blocks, spec.block_dim)
+    pairs = [bonus(h, nothing) for h in range(spec.horizon)]
+    lower = 0.0 if spec.well_specified else -np.inf  # below 0 a clip is safe only when the features are exact
+    clip = np.array([(lower, bound) for bound in spec.value_bound])
+    return LinearQ(theta, np.stack([white for white, _ in pairs]), np.stack([width for _, width in pairs]), clip)
+
+
+def _checked_radius(spec: Spec, radius: ArrayLike | None) -> Array:
+    """(H,), one ball a level, or (H, n_blocks), one a block."""
+    array = np.array(spec.radius) if radius is None else finite_array("radius", radius)
+    if array.shape != (spec.horizon, spec.n_blocks):
+        array = per_level("radius", array, spec.horizon)
+    require_positive("radius", float(array.min()), "the radius of a ball")
+    return array

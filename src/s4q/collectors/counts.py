@@ -1,0 +1,222 @@
+"""CountCollector: a FiniteMDP answered by drawing counts instead of playing episodes. 10^12 episodes cost what 10^3 do.
+
+Episodes of one policy are exchangeable and their steps Markov, so the number that goes through each (level, state,
+action, next state, reward) is a chain of multinomials. Sums over episodes are sums over counts: the law of every
+answer is that of playing.
+"""
+
+from collections.abc import Iterator
+from math import ceil, inf, sqrt
+from typing import Any, final
+
+import numpy as np
+
+from s4q.blocks import Array, IntArray
+from s4q.checks import require_count
+from s4q.collectors import shards
+from s4q.collectors.draws import Outcomes
+from s4q.collectors.flows import Flow, FlowModel
+from s4q.collectors.shards import generator
+from s4q.least_squares import elliptical_norm_sq, gram_of
+from s4q.linear_q import LinearQ
+from s4q.memo import Memo
+from s4q.problems import FiniteMDP
+from s4q.requests import Explore, Mixture, Policy, Regress, Regression, Request, Shard, Transitions, Visits
+
+
+@final
+class CountCollector:
+    """Answers requests about a FiniteMDP by drawing counts: exact in law, at a cost of order log n at most.
+
+    >>> from s4q import problems
+    >>> from s4q.requests import UniformPolicy
+    >>> mdp = problems.chain()
+    >>> request = Regress(0, 9, Mixture([UniformPolicy(2)], [1.0]), LinearQ(np.zeros((10, 20, 1))), n_episodes=10**15)
+    >>> CountCollector(mdp, seed=0).collect(request).moments.n
+    1000000000000000
+    """
+
+    def __init__(self, mdp: FiniteMDP, seed: int = 0) -> None:
+        if not isinstance(mdp, FiniteMDP):
+            raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
+        require_count("seed", seed, "an address in SeedSequence", at_least=0)
+        self.mdp = mdp
+        self.seed = seed
+        self._model = FlowModel(mdp)
+        self._table: Memo[Policy, Array] = Memo(mdp.policy_table, size=4096)
+        self._norms: Memo[Array, Array] = Memo(self._norms_of, size=2)
+
+    def shards(self, request: Request) -> Iterator[Shard]:
+        """One shard for Regress. For Explore what cannot cross yet (the kept episodes apart), then doubling chunks."""
+        if isinstance(request, Regress):
+            yield Shard(request.done, request.n_episodes)
+            return
+        n, end = request.done, request.done + request.max_episodes
+        size = request.keep or self._surely_below(request)
+        while n < end:
+            size = min(max(size, 1), end - n)
+            yield Shard(n, size)
+            n += size
+            size = n
+
+    def collect(self, request: Any) -> Any:
+        """The whole answer: shards played in order and added up."""
+        return shards.collect(self, request)
+
+    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
+        """The answer of one shard; `start` is an Explore's progress before it."""
+        if isinstance(request, Regress):
+            return self._regress(request, shard)
+        if isinstance(request, Explore):
+            return self._explore(request, shard, request.start() if start is None else start)
+        raise ValueError(f"request must be a Regress or an Explore; got {type(request).__name__}")
+
+    def _regress(self, request: Regress, shard: Shard) -> Regression:
+        rng, spec = generator(self.seed, request, shard), self.mdp.spec
+        mixture = request.mixture
+        weights = Outcomes.of(mixture.weights[None])
+        per_policy = np.zeros(len(mixture.policies), dtype=np.int64)
+        per_policy[weights.index[0]] = weights.draw(rng, np.zeros(1, dtype=np.int64), np.array([shard.n_episodes]))[0]
+        tables, n = self._distinct(mixture, per_policy)
+        levels = range(self.mdp.horizon) if request.pool else range(request.level + 1)
+        taken = self._taken(rng, tables, n, len(levels))
+        steps = []
+        for h in levels if request.pool else (request.level,):
+            outcomes = self._model.outcomes.draw(rng, self._model.row(h, np.arange(self._model.n_pairs)), taken[h])
+            steps.append(self._model.transitions(h, outcomes))
+        moments = Transitions.concatenate(steps).moments(spec, request.level, request.value)
+        return Regression(moments, per_policy, n_steps=int(taken.sum()))
+
+    def _distinct(self, mixture: Mixture, per_policy: IntArray) -> tuple[Array, IntArray]:
+        """The different tables (J, H, S, A) among the policies drawn, and the episodes (J,) of each.
+
+        Policies that act alike everywhere have the same law, so their episodes can be drawn together.
+        """
+        groups: dict[bytes, int] = {}
+        tables: list[Array] = []
+        n: list[int] = []
+        for policy, count in zip(mixture.policies, per_policy.tolist(), strict=True):
+            if count:
+                table = self._table(policy)
+                group = groups.setdefault(table.tobytes(), len(tables))
+                if group == len(tables):
+                    tables.append(table)
+                    n.append(0)
+                n[group] += count
+        return np.stack(tables), np.array(n)
+
+    def _taken(self, rng: np.random.Generator, tables: Array, n: IntArray, levels: int) -> IntArray:
+        """Counts of each pair at the first levels, (levels, S * A), over policies (J, H, S, A) with n (J,) episodes."""
+        model, (n_policies, _, n_states, n_actions) = self._model, tables.shape
+        taken = np.zeros((levels, model.n_pairs), dtype=np.int64)
+        inflow = model.starts(rng, n)
+        for h in range(levels):
+            acts = Outcomes.of(tables[:, h].reshape(-1, n_actions))
+            here = np.flatnonzero(inflow)
+            policy, state = np.divmod(here, n_states)
+            counts = acts.draw(rng, here, inflow.ravel()[here])
+            pairs = state[:, None] * n_actions + acts.index[here]
+            np.add.at(taken[h], pairs, counts)
+            if h + 1 < levels:
+                row, column = np.nonzero(counts)
+                moves = model.row(h, pairs[row, column])
+                arrived = model.moves.draw(rng, moves, counts[row, column])
+                inflow = np.zeros((n_policies, n_states), dtype=np.int64)
+                np.add.at(inflow, (policy[row][:, None], model.moves.index[moves]), arrived)
+                inflow[:, self.mdp.terminal] = 0
+        return taken
+
+    def _explore(self, request: Explore, shard: Shard, start: Array) -> Visits:
+        rng, model = generator(self.seed, request, shard), self._model
+        norms = self._norms(request.whitener)
+        flow = model.draw(rng, self._table(request.policy), shard.n_episodes)
+        done = self._until_crossing(rng, request, flow, norms, start, shard.index)
+        grams = [
+            gram_of(vectors.reshape(model.n_pairs, -1), blocks.ravel(), self.mdp.spec.n_blocks, taken.ravel())
+            for vectors, blocks, taken in zip(
+                self.mdp.features.vectors, self.mdp.features.blocks, done.taken, strict=True
+            )
+        ]
+        keeps = shard.index < request.done + request.keep
+        return Visits(
+            grams=np.stack(grams),
+            progress=_progress(done, norms, request.pool),
+            n_episodes=done.n_episodes,
+            return_sum=model.return_sum(done),
+            return_sum_sq=None,  # counts do not know which steps belong to one episode
+            start_value_sum=self._start_values(request.policy, done),
+            n_steps=int(done.taken.sum()),
+            kept=self._kept(done) if keeps else None,
+        )
+
+    def _until_crossing(
+        self, rng: np.random.Generator, request: Explore, flow: Flow, norms: Array, start: Array, n: int
+    ) -> Flow:
+        """The part of a flow up to and including the first crossing episode; all of it if there is none.
+
+        A piece that stays below the threshold as a whole is taken whole; any other is cut in two, where depends on
+        counts only, which say nothing about the order of episodes. n episodes came before, with progress `start`.
+        """
+        taken = flow - flow
+        stack = [flow]
+        while stack:
+            piece = stack.pop()
+            progress = start + _progress(taken + piece, norms, request.pool)
+            if piece.n_episodes == 1 or not request.crossed(progress, n + taken.n_episodes + 1):
+                taken = taken + piece
+                if request.crossed(progress, n + taken.n_episodes):
+                    return taken
+            else:
+                before = start + _progress(taken, norms, request.pool)
+                level = request.level(n + taken.n_episodes + 1)
+                cut = _cut(piece.n_episodes, before, progress, level)
+                first, rest = self._model.split(rng, piece, cut)
+                stack += [rest, first]
+        return taken
+
+    def _kept(self, flow: Flow) -> Transitions:
+        levels = range(self.mdp.horizon)
+        return Transitions.concatenate([self._model.transitions(h, flow.outcomes[h]) for h in levels])
+
+    def _norms_of(self, whitener: Array) -> Array:
+        """|phi|^2 in the metric of Sigma_ref at every pair, (H, S, A)."""
+        features = self.mdp.features
+        levels = range(self.mdp.horizon)
+        return np.stack([elliptical_norm_sq(features.vectors[h], features.blocks[h], whitener[h]) for h in levels])
+
+    def _surely_below(self, request: Explore) -> int:
+        """Episodes that cannot reach the threshold even if each took the longest features of every level."""
+        longest = self._norms(request.whitener).max(axis=(1, 2))
+        fastest = longest.sum(keepdims=True) if request.pool else longest
+        room = request.level(request.done + 1) - request.start()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            episodes = np.where(fastest > 0, room / fastest, inf).min()
+        return request.max_episodes if episodes >= request.max_episodes else max(0, ceil(episodes) - 1)
+
+    def _start_values(self, policy: Policy, flow: Flow) -> float | None:
+        if not isinstance(policy, LinearQ):
+            return None
+        return float(flow.starts @ policy.value(0, self.mdp.features.level(0)))
+
+
+def _progress(flow: Flow, norms: Array, pool: bool) -> Array:
+    """Sums of |phi|^2 over the episodes of a flow: (H,), or (1,) with pool."""
+    sums = (flow.taken * norms).sum(axis=(1, 2))
+    return np.asarray(sums.sum(keepdims=True) if pool else sums)
+
+
+def _cut(n: int, before: Array, after: Array, level: float) -> int:
+    """Where to cut n episodes whose progress goes from `before` to `after` and crosses `level`.
+
+    A little before the place where the crossing should be, else a little after it, else in the middle: pieces then
+    shrink like square roots.
+    """
+    gained = after - before
+    share = float(np.min(np.where(gained > 0, (level - before) / np.where(gained > 0, gained, 1.0), inf)))
+    centre = n * min(max(share, 0.0), 1.0)
+    margin = 3 * sqrt(centre) + 1
+    if centre - margin >= n / 1000 + 1:
+        return min(int(centre - margin), n - 1)
+    if centre + margin <= n - 1:
+        return int(centre + margin)
+    return n // 2

@@ -1,0 +1,107 @@
+"""Drawing counts: how many of n episodes take each outcome, and how many of those belong to the first m of them.
+
+Exact in law for any n that fits in 64 bits (above 2^53 numpy's binomials fall on a grid of float64 resolution).
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from s4q.blocks import Array, IntArray
+
+_NUMPY_LIMIT = 10**9  # numpy's hypergeometric refuses larger populations
+_ONE_BY_ONE = 4  # so few draws are made one after the other
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Outcomes:
+    """Rows of probabilities, ready for drawing counts: impossible outcomes left out, the likeliest last.
+
+    >>> table = Outcomes.of(np.array([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]]))
+    >>> table.index.tolist()
+    [[0, 1], [0, 2]]
+    >>> table.draw(np.random.default_rng(0), np.array([0]), np.array([10**17])).tolist()
+    [[0, 100000000000000000]]
+    """
+
+    chance: Array  # (rows, O): probability of this outcome given that none of the earlier ones came up
+    index: IntArray  # (rows, O): which outcome it is; columns of chance 0 mean nothing
+
+    @classmethod
+    def of(cls, probabilities: Array) -> "Outcomes":
+        """From probabilities (rows, n_outcomes)."""
+        width = max(1, int((probabilities > 0).sum(axis=1).max(initial=1)))
+        order = np.argsort(probabilities, axis=1, kind="stable")[:, -width:]
+        ascending = np.take_along_axis(probabilities, order, axis=1)
+        tail = np.cumsum(ascending[:, ::-1], axis=1)[:, ::-1]
+        chance = np.divide(ascending, tail, out=np.zeros_like(ascending), where=ascending > 0)
+        return cls(np.minimum(chance, 1.0), order)
+
+    def draw(self, rng: np.random.Generator, rows: IntArray, n: IntArray) -> IntArray:
+        """Counts (len(rows), O) of n (len(rows),) independent draws from each of these rows."""
+        counts = np.zeros((len(rows), self.chance.shape[1]), dtype=np.int64)
+        left = np.array(n, dtype=np.int64)
+        for column in range(counts.shape[1] - 1):
+            counts[:, column] = rng.binomial(left, self.chance[rows, column])
+            left -= counts[:, column]
+        counts[:, -1] = left
+        return counts
+
+
+def choose(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:
+    """Colours (rows, O) of `take` (rows,) balls drawn without replacement from urns with `counts` (rows, O) balls.
+
+    >>> choose(np.random.default_rng(0), np.array([[3, 0, 2]]), np.array([5])).tolist()
+    [[3, 0, 2]]
+    """
+    total = counts.sum(axis=1)
+    few = np.minimum(take, total - take)  # draw the smaller side and, if need be, take the rest
+    part = np.zeros_like(counts)
+    small = (total < _NUMPY_LIMIT) & (few > 0)
+    large = (total >= _NUMPY_LIMIT) & (few > 0)
+    if small.any():
+        part[small] = _choose_small(rng, counts[small], few[small])
+    if large.any():
+        part[large] = _choose_large(rng, counts[large], few[large])
+    return np.where((take > total - take)[:, None], counts - part, part)
+
+
+def _choose_small(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:
+    """Colour after colour, by the univariate law."""
+    part = np.zeros_like(counts)
+    rest, left = counts.sum(axis=1), take.copy()
+    for colour in range(counts.shape[1] - 1):
+        here = counts[:, colour]
+        rest = rest - here
+        part[:, colour] = rng.hypergeometric(here, rest, left)
+        left = left - part[:, colour]
+    part[:, -1] = left
+    return part
+
+
+def _choose_large(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:
+    """Keep each ball with probability take/total, then mend the surplus by the same rule: it shrinks like a root."""
+    part = np.zeros_like(counts)
+    few = take <= _ONE_BY_ONE
+    part[few] = _choose_one_by_one(rng, counts[few], take[few])
+    many = ~few
+    if many.any():
+        urn, want = counts[many], take[many]
+        kept = rng.binomial(urn, (want / urn.sum(axis=1))[:, None])
+        surplus = kept.sum(axis=1) - want
+        over = (surplus > 0)[:, None]
+        mend = choose(rng, np.where(over, kept, urn - kept), np.abs(surplus))
+        part[many] = kept + np.where(over, -mend, mend)
+    return part
+
+
+def _choose_one_by_one(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:
+    urn = counts.copy()
+    for drawn in range(int(take.max(initial=0))):
+        rows = np.flatnonzero(take > drawn)
+        below = np.cumsum(urn[rows], axis=1)
+        ball = rng.integers(0, below[:, -1])
+        urn[rows, (below <= ball[:, None]).sum(axis=1)] -= 1
+    return counts - urn

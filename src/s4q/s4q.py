@@ -1,0 +1,232 @@
+"""Algorithm 2: S4Q-learning. Explore by replaying past policies.
+
+    memory = []
+    for phase p = 1, 2, ...:
+        m_tot = trajectories of all main loops so far
+        controller = before each episode, draw policy j of the memory with probability m_j / m_tot
+        Q, Sigma_ref = S3Q(controller, c H m_tot episodes, bonus)              # no call in the first phase: theta = 0
+        pi = greedy policy of Q
+        repeat: play an episode of pi; m += 1; at each level h
+                    progress_h += |phi_h|^2 in the metric of Sigma_ref_h;   Sigma_h += phi_h phi_h^T
+        until some progress_h reaches the trigger
+        memory += (pi, m);   bonus_h = width_h |phi_h| in the metric of Sigma_h
+
+The learner asks for a `Regress` per level while S3Q runs and for one `Explore` per phase. Memory grows with the
+number of phases, which is of order log(episodes), and with nothing else.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.blocks import Array
+from s4q.checks import require_count, require_finite
+from s4q.least_squares import Moments, whitener
+from s4q.linear_q import LinearQ
+from s4q.policy_replay import PolicyReplayMemory
+from s4q.presets import BonusFrom, Constants, Epochs, PresetName, constants
+from s4q.requests import Answer, Explore, Regress, Regression, Request, Spec, Visits
+from s4q.s3q import S3Q, BonusRule, FixedBonus, zero_fit
+from s4q.spec import HasSpec, spec_of
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class OwnGramBonus:
+    """The bonus of a phase, from a Gram matrix: by default that of the very samples the level is fitted to."""
+
+    constants: Constants
+    phase: int
+    n_total: int
+    ridge: Array  # (H,)
+
+    def of_gram(self, level: int, gram: Array) -> tuple[Array, Array]:
+        """Whitener (n_blocks, k, k) and width (n_blocks,)."""
+        ridge = float(self.ridge[level])
+        width = self.constants.width(level, self.phase, self.n_total, gram, ridge)
+        return whitener(gram, ridge), width  # [Alg2:Bonus]
+
+    def __call__(self, level: int, moments: Moments) -> tuple[Array, Array]:
+        return self.of_gram(level, moments.gram)
+
+
+@final
+class S4Q:
+    """Explores with a guarantee and bounded memory; ask and tell.
+
+    problem: a Spec, or anything with `.spec`. preset: "paper", "tight" (the same proofs with better constants) or
+    "realisable" (when the features are exact). Any constant of the preset can be replaced; `print(learner.constants)`
+    explains them.
+    delta: failure probability. ridge, bonus_width: one number or one per level. trigger: a number, or (a, b) for a +
+    b log n. c_replay: S3Q plays c H m_tot episodes. epochs: "single" or "doubling". bonus_from: the "previous" phase,
+    or the level's "own" Gram matrix. max_episodes: make the constants for that many episodes instead of for those so
+    far.
+
+    >>> import s4q
+    >>> mdp = s4q.problems.river_swim(6, horizon=12)
+    >>> run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=0), episodes=10**6)
+    >>> run.episodes, run.phases > 10, bool(run.gap < mdp.v_star)
+    (1000000, True, True)
+    """
+
+    def __init__(
+        self,
+        problem: Spec | HasSpec,
+        preset: PresetName = "realisable",
+        *,
+        delta: float = 0.05,
+        ridge: ArrayLike | None = None,
+        bonus_width: ArrayLike | None = None,
+        trigger: float | tuple[float, float] | None = None,
+        c_replay: float | None = None,
+        epochs: Epochs | None = None,
+        bonus_from: BonusFrom | None = None,
+        max_episodes: int | None = None,
+    ) -> None:
+        self.spec = spec_of(problem)
+        self.constants = constants(
+            self.spec,
+            preset,
+            delta=delta,
+            ridge=ridge,
+            bonus_width=bonus_width,
+            trigger=trigger,
+            c_replay=c_replay,
+            epochs=epochs,
+            bonus_from=bonus_from,
+            max_episodes=max_episodes,
+        )
+        self.memory = PolicyReplayMemory()  # [Alg2:Initialize]
+        self._next_id = 0
+        self._phase = 0
+        self._s3q: S3Q | None = None  # the call in progress; None in a main loop
+        self._increment: Array  # what the main loop added to Sigma_ref so far
+        self._progress: Array  # (H,)
+        self._n_trajectories: int
+        self._gram: Array = np.zeros((self.spec.horizon, *self.spec.gram_shape))  # raw Sigma of the phase before
+        self._begin_phase()
+
+    @property
+    def q(self) -> LinearQ:
+        """The newest optimistic Q: that of the running phase, or of the phase before while S3Q prepares the next."""
+        return self._q
+
+    @property
+    def policy(self) -> LinearQ:
+        """The greedy policy of `q`."""
+        return self._q
+
+    @property
+    def phases(self) -> int:
+        """Finished phases."""
+        return self._phase - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the learner's arrays."""
+        own = (self._gram, self._cov_ref, self._whitener, self._increment)
+        s3q = 0 if self._s3q is None else self._s3q.nbytes
+        return self.memory.nbytes + self._q.nbytes + sum(array.nbytes for array in own) + s3q
+
+    def ask(self, max_episodes: int) -> Request:
+        """The next request, of at most `max_episodes` episodes. Changes nothing."""
+        require_count("max_episodes", max_episodes, "the budget left")
+        if self._s3q is not None:
+            request = self._s3q.ask(min(max_episodes, self._replay_budget - self._s3q.n_episodes))
+            if request is not None:
+                return request
+        return Explore(
+            id=self._next_id,
+            policy=self._q,
+            whitener=self._whitener,
+            threshold=self.constants.threshold(self._phase),
+            max_episodes=max_episodes,
+            done=self._n_trajectories,
+            progress=self._progress,
+        )
+
+    def tell(self, request: Request, answer: Answer) -> None:
+        """Take the sums of a request, or of a part of it."""
+        if self._s3q is not None and isinstance(request, Regress) and isinstance(answer, Regression):
+            self._s3q.tell(request, answer)
+            if self._s3q.finished or self._s3q.n_episodes == self._replay_budget:
+                self._finish_replay(self._s3q)
+        elif self._s3q is None and isinstance(request, Explore) and isinstance(answer, Visits):
+            self._check_visits(request, answer)
+            self._progress = self._progress + answer.progress
+            self._increment = self._increment + answer.grams
+            self._n_trajectories += answer.n_episodes
+            if request.crossed(self._progress, self._n_trajectories):
+                self._end_phase()
+        else:
+            raise ValueError(f"{type(answer).__name__} does not answer the open request; tell what was asked last")
+
+    def _begin_phase(self) -> None:
+        self._phase += 1  # [Alg2:Phase]
+        n_total = self.memory.n_trajectories
+        self._ridge = self.constants.ridge(self._phase, n_total)
+        bonus = self._bonus_rule(n_total)
+        if not len(self.memory):
+            self._explore(zero_fit(self.spec, bonus), np.zeros_like(self._gram))
+            return
+        slots = self.constants.replay_slots(n_total)
+        self._replay_budget = self.spec.horizon * slots
+        self._s3q = S3Q(  # [Alg2:CallS3Q]
+            self.spec,
+            self.memory.controller(),
+            bonus=bonus,
+            ridge=self._ridge,
+            radius=self.constants.radius(),
+            epoch_size=slots if self.constants.epochs == "single" else None,
+            keep_grams=True,
+            first_id=self._next_id,
+        )
+
+    def _finish_replay(self, s3q: S3Q) -> None:
+        """The S3Q call is over: its last finished epoch gives Q and, scaled to m_tot trajectories, Sigma_ref."""
+        n_total = self.memory.n_trajectories
+        scale = n_total / self.constants.samples_a_level(n_total)
+        self._next_id = s3q.next_id
+        self._s3q = None
+        self._explore(s3q.q, scale * s3q.grams)
+
+    def _explore(self, q: LinearQ, cov_ref: Array) -> None:
+        """Begin the main loop of a phase with the greedy policy of q."""
+        self._q = q
+        self._cov_ref = cov_ref  # raw: the ridge is added on use  # [Alg2:CovRef]
+        self._whitener = np.stack([whitener(gram, ridge) for gram, ridge in zip(cov_ref, self._ridge, strict=True)])
+        self._increment = np.zeros_like(cov_ref)
+        self._progress = np.zeros(self.spec.horizon)
+        self._n_trajectories = 0
+
+    def _end_phase(self) -> None:
+        self.memory.append(self._q, self._n_trajectories)  # [Alg2:Append]
+        self._gram = self._cov_ref + self._increment
+        self._next_id += 1
+        self._begin_phase()
+
+    def _bonus_rule(self, n_total: int) -> BonusRule:
+        """The bonus of the running phase."""
+        own = OwnGramBonus(self.constants, self._phase, n_total, self._ridge)
+        if self.constants.bonus_from == "own":
+            return own
+        pairs = [own.of_gram(h, self._gram[h]) for h in range(self.spec.horizon)]
+        return FixedBonus(np.stack([white for white, _ in pairs]), np.stack([width for _, width in pairs]))
+
+    def _check_visits(self, request: Explore, answer: Visits) -> None:
+        if request.id != self._next_id or request.done != self._n_trajectories:
+            raise ValueError(
+                f"request {request.id} (from episode {request.done} on) is not the open one, which is {self._next_id} "
+                f"(from episode {self._n_trajectories} on); tell each answer once, right after its ask"
+            )
+        if not 1 <= answer.n_episodes <= request.max_episodes:
+            raise ValueError(f"answer holds {answer.n_episodes} episodes, not 1 to {request.max_episodes} as asked")
+        if answer.grams.shape != self._increment.shape or answer.progress.shape != self._progress.shape:
+            raise ValueError(
+                f"answer.grams and answer.progress must have shapes {self._increment.shape}, {self._progress.shape}; "
+                f"got {answer.grams.shape}, {answer.progress.shape}"
+            )
+        require_finite("answer.grams", answer.grams)
+        require_finite("answer.progress", answer.progress)

@@ -1,0 +1,211 @@
+"""Algorithm 2: S4Q equals the literal nested loops, given the same episodes, in all modes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import s4q
+from literal_s4q import LiteralRun, SharedDiceCollector, in_blocks, literal_s4q
+from s4q.problems import FiniteMDP
+from s4q.requests import Explore, Regression, Visits
+from small_problems import blocked_mdp, random_mdp
+
+PROBLEMS: dict[str, FiniteMDP] = {
+    "plain": random_mdp(5, 3, 3, 3, seed=1),
+    "one level": random_mdp(4, 2, 3, 1, seed=2),
+    "ends early": random_mdp(4, 2, 2, 3, seed=6, terminal=True, low=-2.0),
+    "one-hot": s4q.problems.chain(3, 3),
+    "per-action blocks": blocked_mdp(),
+    "exact features": s4q.problems.low_rank(6, 2, 2, 2),
+}
+MODES: dict[str, dict[str, object]] = {
+    "realisable": {"preset": "realisable", "trigger": 2.03},
+    "realisable, trigger d": {"preset": "realisable"},
+    "own, doubling": {"preset": "realisable", "epochs": "doubling", "c_replay": 4.0, "trigger": 1.47},
+    "previous, single": {"preset": "realisable", "bonus_from": "previous", "trigger": 1.47},
+    "previous, few replays": {"preset": "realisable", "bonus_from": "previous", "c_replay": 0.3, "trigger": 0.97},
+    "own, few replays": {"preset": "realisable", "c_replay": 0.3, "trigger": 0.97},
+    "growing trigger": {"preset": "realisable", "trigger": (0.53, 0.4)},
+    "every phase one episode": {"preset": "realisable", "trigger": 1e-9},
+    "paper": {"preset": "paper", "ridge": 0.5, "trigger": 0.97},
+    "paper, its own ridge": {"preset": "paper", "trigger": 0.01},
+    "tight": {"preset": "tight", "ridge": 0.5, "trigger": 0.97},
+    "tight, own, known length": {"preset": "tight", "bonus_from": "own", "trigger": 0.02, "max_episodes": 500},
+    "numbers": {"preset": "realisable", "ridge": 0.3, "bonus_width": 0.2, "trigger": 2.03},
+}
+
+
+def both(mdp: FiniteMDP, mode: str, budget: int, piece: int = 5) -> tuple[s4q.S4Q, s4q.Run, LiteralRun]:
+    learner = s4q.S4Q(mdp, **MODES[mode])  # type: ignore[arg-type]
+    run = s4q.run(learner, SharedDiceCollector(mdp, seed=3, piece=piece), episodes=budget)
+    return learner, run, literal_s4q(mdp, budget, 3, learner.constants)
+
+
+def close(a: object, b: object) -> None:
+    np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)  # type: ignore[arg-type]
+
+
+def unclipped(mdp: FiniteMDP, q: s4q.LinearQ) -> np.ndarray:
+    return np.stack([q.optimistic(h, mdp.features.level(h)) for h in range(mdp.horizon)])
+
+
+def assert_equal(mdp: FiniteMDP, learner: s4q.S4Q, run: s4q.Run, literal: LiteralRun) -> None:
+    """Phases, counters, Sigma_ref, trigger, bonus, memory."""
+    finished = [phase for phase in literal.phases if phase.finished]
+    assert run.phases == len(finished)
+    assert run.episodes == literal.n_replayed + literal.n_main
+    assert (run.replay_episodes, run.main_episodes) == (literal.n_replayed, literal.n_main)
+    assert learner.memory.n_trajectories == sum(m for _, m in literal.memory)
+    assert len(learner.memory) == len(finished)  # no two policies have equal parameters here
+    for entry, phase, (table, m) in zip(learner.memory.entries, finished, literal.memory, strict=True):
+        assert entry.n_trajectories == phase.n == m
+        close(entry.policy.theta.reshape(mdp.horizon, -1), phase.theta)
+        close(unclipped(mdp, entry.policy), phase.unclipped)
+        np.testing.assert_array_equal(mdp.policy_table(entry.policy), table)
+    last = literal.phases[-1]
+    n_blocks = mdp.spec.n_blocks
+    close(unclipped(mdp, learner.q), last.unclipped)
+    close(learner._cov_ref, np.stack([in_blocks(g, n_blocks) for g in last.cov_ref]))
+    close(learner._progress, last.progress)
+    close(learner._increment, np.stack([in_blocks(g, n_blocks) for g in last.increment]))
+    assert learner._n_trajectories == last.n
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("mode", MODES)
+def test_s4q_equals_nested_loops(name: str, mode: str) -> None:
+    mdp = PROBLEMS[name]
+    assert_equal(mdp, *both(mdp, mode, budget=400))
+
+
+@given(
+    budget=st.integers(1, 200),
+    piece=st.integers(1, 30),
+    name=st.sampled_from(sorted(PROBLEMS)),
+    mode=st.sampled_from(sorted(MODES)),
+)
+@settings(max_examples=80)
+def test_every_budget_wherever_it_ends(budget: int, piece: int, name: str, mode: str) -> None:
+    """The budget may end in the first phase, inside an S3Q call, between two, or at a trigger."""
+    mdp = PROBLEMS[name]
+    assert_equal(mdp, *both(mdp, mode, budget, piece))
+
+
+def test_the_oracle_notices_planted_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trigger that is late by one episode and a Sigma_ref that is not scaled to m_tot are both seen."""
+    mdp = PROBLEMS["plain"]
+    original = Explore.crossed
+    with monkeypatch.context() as patch:
+        patch.setattr(Explore, "crossed", lambda self, progress, n: n > 1 and original(self, progress, n))
+        with pytest.raises(AssertionError):
+            assert_equal(mdp, *both(mdp, "every phase one episode", 100))
+    literal = literal_s4q(mdp, 400, 3, s4q.S4Q(mdp, trigger=0.97, c_replay=0.3).constants)
+    learner, run, _ = both(mdp, "own, few replays", 400)
+    assert_equal(mdp, learner, run, literal)
+    learner._cov_ref = learner._cov_ref * 0.3
+    with pytest.raises(AssertionError):
+        assert_equal(mdp, learner, run, literal)
+
+
+def test_the_first_phase_needs_no_s3q_and_is_greedy_for_the_bonus() -> None:
+    mdp = PROBLEMS["plain"]
+    learner = s4q.S4Q(mdp)
+    request = learner.ask(10**6)
+    assert isinstance(request, Explore)
+    assert request.max_episodes == 10**6
+    np.testing.assert_array_equal(request.whitener, np.broadcast_to(np.eye(3), (3, 1, 3, 3)))  # ridge 1, no data
+    assert not np.any(learner.q.theta)
+    assert len(learner.memory) == 0
+
+
+def test_policies_with_equal_parameters_are_merged() -> None:
+    memory = s4q.PolicyReplayMemory()
+    one, same, other = (s4q.LinearQ(np.full((1, 1, 1), x)) for x in (0.5, 0.5, 0.7))
+    for policy, n in ((one, 3), (other, 1), (same, 2)):
+        memory.append(policy, n)
+    assert [(entry.policy, entry.n_trajectories) for entry in memory.entries] == [(one, 5), (other, 1)]
+    assert memory.nbytes == one.nbytes + other.nbytes
+    with pytest.raises(ValueError, match="memory is empty"):
+        s4q.PolicyReplayMemory().controller()
+    with pytest.raises(ValueError, match=r"n_trajectories .*got 0"):
+        memory.append(one, 0)
+
+
+def test_tell_is_strict_and_a_refusal_loses_nothing() -> None:
+    mdp = PROBLEMS["plain"]
+    learner, collector = s4q.S4Q(mdp, trigger=100.0), s4q.collectors.EpisodeCollector(mdp)
+    request = learner.ask(10)
+    answer = collector.collect(request)
+    bad = Visits(answer.grams * np.nan, answer.progress, answer.n_episodes, 0.0, None, None, 0)
+    with pytest.raises(ValueError, match=r"answer.grams must be finite"):
+        learner.tell(request, bad)
+    short = Visits(answer.grams[:1], answer.progress, answer.n_episodes, 0.0, None, None, 0)
+    with pytest.raises(ValueError, match=r"must have shapes"):
+        learner.tell(request, short)
+    with pytest.raises(ValueError, match=r"does not answer"):
+        learner.tell(request, Regression(s4q.Moments.zeros(1, 3), np.array([1]), 0))
+    learner.tell(request, answer)
+    later = learner.ask(10)
+    assert isinstance(later, Explore) == isinstance(request, Explore)
+    with pytest.raises(ValueError, match=r"not the open one"):
+        learner.tell(request, answer)
+
+
+def test_one_piece_or_many_have_the_same_counts_and_stay_close() -> None:
+    mdp = PROBLEMS["exact features"]
+    whole, pieces = s4q.S4Q(mdp), s4q.S4Q(mdp)
+    s4q.run(whole, s4q.collectors.CountCollector(mdp, seed=1), 10**6)
+    collector = s4q.collectors.CountCollector(mdp, seed=1)
+    for episodes in (1, 9, 990, 9_000, 990_000):
+        s4q.run(pieces, collector, episodes)
+    assert abs(whole.phases - pieces.phases) <= 3
+
+
+def test_state_grows_with_phases_only_and_phases_like_the_log() -> None:
+    """The same bytes a phase at K and at 1000 K; a factor 1000 in K adds about as many phases each time."""
+    mdp = s4q.problems.low_rank()
+    runs = {}
+    for episodes in (10**6, 10**9, 10**12):
+        learner = s4q.S4Q(mdp)
+        runs[episodes] = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), episodes)
+        per_policy = learner.memory.entries[0].policy.nbytes
+        assert runs[episodes].bytes - learner.memory.nbytes < 20 * per_policy
+        assert learner.memory.nbytes == per_policy * len(learner.memory) <= per_policy * runs[episodes].phases
+    first, second, third = (run.phases for run in runs.values())
+    assert second - first <= first + 5
+    assert third - second <= 1.5 * (second - first) + 3
+
+
+def test_curve_of_s4q_tells_main_loop_from_replay() -> None:
+    mdp = s4q.problems.low_rank()
+    run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=0), 10**7)
+    assert len(run.curve) == run.phases + 1
+    for point in run.curve:
+        assert point.main_episodes + point.replay_episodes == point.episodes
+        assert point.optimistic_value is not None
+        assert point.optimistic_value >= mdp.v_star - 1e-9
+    assert run.curve[0].replay_episodes == 0
+    regrets = np.array([point.regret for point in run.curve])
+    assert np.all(np.diff(regrets) >= 0)
+    assert run.curve[-1].optimistic_value < run.curve[0].optimistic_value  # type: ignore[operator]
+
+
+def test_replay_is_charged_at_the_price_of_the_policies_replayed() -> None:
+    """Exact: main-loop and replay episodes per policy times the policy's gap."""
+    mdp = s4q.problems.low_rank()
+    learner, collector = s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=2)
+    expected, left = 0.0, 10**5
+    while left:
+        request = learner.ask(left)
+        answer = collector.collect(request)
+        if isinstance(request, Explore):
+            expected += answer.n_episodes * (mdp.v_star - mdp.value(request.policy))
+        else:
+            gaps = [mdp.v_star - mdp.value(policy) for policy in request.mixture.policies]
+            expected += float(answer.episodes_per_policy @ np.array(gaps))
+        learner.tell(request, answer)
+        left -= answer.n_episodes
+    run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=2), 10**5)
+    assert run.regret == pytest.approx(expected, rel=1e-12)
+    assert run.episodes == 10**5
