@@ -136,7 +136,11 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
         lambda: s4q.project_to_ball([[1.0]], [[[1.0]]], 1.0, [1.0, 1.0]),
         r"radius must be one number or one per block",
     ),
-    ("wrong policy", lambda: MDP.value(UniformPolicy(3)), r"policy.probabilities must have shape"),
+    (
+        "wrong policy",
+        lambda: MDP.value(UniformPolicy(3)),
+        r"policy.probabilities\(h, states, phi\) must have shape \(n, n_actions\) = \(3, 2\); got \(3, 3\)",
+    ),
     (
         "spec range",
         lambda: Spec.of(TableFeatures.one_hot(2, 2, 2), horizon=2, reward_range=(np.nan, 1.0)),

@@ -15,17 +15,22 @@ ORDER = [
     "progress",
     "least_squares",
     "linear_q",
+    "policies",
     "spec",
     "requests",
     "features",
     "problems",
     "collectors",
+    "policy_replay",
+    "presets",
+    "explain",
     "s3q",
+    "s4q",
     "run",
     "__init__",
     "cli",
 ]
-LEARNERS = {"s3q"}
+LEARNERS = {"s3q", "s4q"}
 NEVER_IMPORT_LEARNERS = {"features", "problems", "collectors", "run"}
 LEARNERS_NEVER_IMPORT = {"features", "problems", "collectors"}
 

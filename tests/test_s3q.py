@@ -218,7 +218,7 @@ def test_state_does_not_grow_with_episodes(name: str) -> None:
     s4q.run(learner, collector, episodes=20_000)
     assert learner.nbytes == early
     spec = mdp.spec
-    floats = spec.n_blocks * spec.block_dim**2 + 2 * spec.dim + 2 * spec.dim * spec.horizon + spec.horizon
+    floats = spec.n_blocks * spec.block_dim**2 + 2 * spec.dim + 2 * spec.dim * spec.horizon + 2 * spec.horizon
     assert learner.nbytes == 8 * floats
 
 

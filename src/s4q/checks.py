@@ -16,6 +16,8 @@ def _at(name: str, where: Any) -> str:
 
 def finite_array(name: str, value: ArrayLike) -> Array:
     """A float64 copy of `value`, refused when it is not numeric or holds NaN or infinity."""
+    if value is None:
+        raise ValueError(f"{name} is needed; got None")
     try:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -40,18 +42,23 @@ def require_shape(name: str, array: NDArray[Any], shape: tuple[int | None, ...],
 
 
 def require_positive(name: str, value: float, meaning: str) -> None:
-    if not (np.isfinite(value) and value > 0):
-        raise ValueError(f"{name} is {meaning}, so it must be positive and finite; got {value}")
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (number and np.isfinite(value) and value > 0):
+        raise ValueError(f"{name} is {meaning}, so it must be positive and finite; got {value!r}")
 
 
 def require_count(name: str, value: int, meaning: str, at_least: int = 1) -> None:
-    """A whole number (a float such as 1e5 is refused: write 10**5)."""
+    """A whole number; a float such as 1e5 is refused."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
-        raise ValueError(f"{name} is {meaning}, so it must be a whole number of at least {at_least}; got {value!r}")
+        cure = " (write 10**5, not 1e5)" if isinstance(value, float) else ""
+        raise ValueError(
+            f"{name} is {meaning}, so it must be a whole number of at least {at_least}{cure}; got {value!r}"
+        )
 
 
 def require_probabilities(name: str, array: Array) -> None:
-    """Rows along the last axis must be non-negative and sum to 1."""
+    """Rows along the last axis must be finite, non-negative and sum to 1."""
+    require_finite(name, array)
     negative = np.argwhere(array < 0)
     if len(negative):
         value = array[tuple(negative[0])]
@@ -60,9 +67,8 @@ def require_probabilities(name: str, array: Array) -> None:
     if np.any(off > 1e-8):
         where = np.unravel_index(int(np.argmax(off)), off.shape)
         total = float(array[where].sum())
-        raise ValueError(
-            f"{name} holds probabilities, but {_at(name, where)} sums to {total:.12g}; divide each row by its sum"
-        )
+        cure = "divide each row by its sum" if total else "every row needs somewhere to go (a terminal state stays)"
+        raise ValueError(f"{name} holds probabilities, but {_at(name, where)} sums to {total:.12g}; {cure}")
 
 
 def require_failure_probability(name: str, value: float) -> None:

@@ -50,6 +50,8 @@ class Moments:
         cls, vectors: Array, blocks: IntArray, targets: Array, n_blocks: int, weights: IntArray | None = None
     ) -> "Moments":
         """Sums of samples: vectors (n, k), blocks (n,), targets (n,), weights (n,) whole numbers (1 each if None)."""
+        if len(blocks) and not 0 <= blocks.min() <= blocks.max() < n_blocks:
+            raise ValueError(f"blocks must lie in 0..{n_blocks - 1}; got {blocks.min()}..{blocks.max()}")
         count = np.ones(len(blocks)) if weights is None else weights.astype(np.float64)
         weighted = count * targets
         return cls(
@@ -61,6 +63,8 @@ class Moments:
         )
 
     def __add__(self, other: "Moments") -> "Moments":
+        if self.gram.shape != other.gram.shape:
+            raise ValueError(f"Moments of shapes {self.gram.shape} and {other.gram.shape} do not belong to one problem")
         return Moments(
             self.gram + other.gram,
             self.moment + other.moment,
@@ -122,7 +126,10 @@ def whitener(gram: Array, ridge: float) -> Array:
     0.5
     """
     k = gram.shape[-1]
-    factor = np.linalg.cholesky(gram + ridge * np.eye(k))
+    try:
+        factor = np.linalg.cholesky(gram + ridge * np.eye(k))
+    except np.linalg.LinAlgError:
+        raise ValueError(f"gram + ridge I is singular in floating point; raise ridge above {ridge}") from None
     if k == 1:
         return np.asarray(1.0 / factor, dtype=np.float64)
     return np.stack([np.tril(dtrtri(block, lower=1)[0]) for block in factor])

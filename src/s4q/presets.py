@@ -41,7 +41,7 @@ TIGHT = Theory(ridge=2 / (4 / 3 * log(4 / 3) - 1 / 3), trigger=16.2, risk=32.0, 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constants:
-    """The constants of one S4Q run. `print` them to see where they come from and what they mean."""
+    """The constants of one S4Q run; `explain` says where they come from and what they mean."""
 
     spec: Spec
     preset: PresetName

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array, BoolArray, IntArray, Phi, States
-from s4q.checks import finite_array, require_count, require_probabilities, require_shape
 from s4q.least_squares import Moments
 from s4q.linear_q import LinearQ
+from s4q.policies import Mixture, Policy, UniformPolicy
 from s4q.spec import Spec
 
 __all__ = [
@@ -49,58 +49,6 @@ class FeatureMap(Protocol):
     @property
     def block_dim(self) -> int: ...
     def __call__(self, h: int, states: States) -> Phi: ...
-
-
-class Policy(Protocol):
-    """A Markov policy. The collector samples; the policy draws nothing."""
-
-    def probabilities(self, h: int, states: States, phi: Phi) -> Array:
-        """Action probabilities, (n, n_actions)."""
-        ...
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class UniformPolicy:
-    """Every action with the same probability.
-
-    >>> UniformPolicy(4).probabilities(0, np.zeros(1), Phi(np.zeros((1, 4, 1)), np.zeros((1, 4), int))).tolist()
-    [[0.25, 0.25, 0.25, 0.25]]
-    """
-
-    n_actions: int
-
-    def __post_init__(self) -> None:
-        require_count("n_actions", self.n_actions, "the number of actions")
-
-    def probabilities(self, h: int, states: States, phi: Phi) -> Array:
-        """(n, n_actions)"""
-        del h, phi
-        return np.full((len(states), self.n_actions), 1.0 / self.n_actions)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """One of several policies, drawn once per episode.
-
-    >>> Mixture([UniformPolicy(2), UniformPolicy(2)], [0.25, 0.75]).weights.tolist()
-    [0.25, 0.75]
-    """
-
-    policies: Sequence[Policy]
-    weights: Array  # (len(policies),)
-
-    def __post_init__(self) -> None:
-        policies = tuple(self.policies)
-        weights = finite_array("weights", self.weights)
-        if not policies:
-            raise ValueError("policies must hold at least one policy; got none")
-        require_shape("weights", weights, (len(policies),), "(number of policies,)")
-        require_probabilities("weights", weights)
-        weights.setflags(write=False)
-        object.__setattr__(self, "policies", policies)
-        object.__setattr__(self, "weights", weights)
 
 
 @final

@@ -78,10 +78,12 @@ def run(
     callback: Callable[[Run], None] | None = None,
     progress_bar: bool = False,
 ) -> Run:
-    """Let the learner learn for at most this many episodes; call again to go on.
+    """Let the learner learn for at most this many episodes; call again, with the same collector, to go on.
 
-    stop: looked at between shards; True ends the run (the episodes played so far are told). callback: called with the
-    Run so far whenever a phase (for S3Q an epoch) is finished. progress_bar: on a terminal only.
+    stop: called between shards with a Progress (episodes, steps, request, answer, learner); True ends the run, and what
+    was played is told. callback: called with the Run so far whenever a phase (for S3Q an epoch) is finished.
+    progress_bar: on a terminal only. Going on has the law of never having stopped, and the same bits where the pieces
+    end between shards.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
@@ -91,6 +93,7 @@ def run(
     (200, 5, True)
     """
     require_count("episodes", episodes, "the number of episodes to play")
+    _require_one_problem(learner, collector)
     ledger = _Ledger(learner, collector)
     with threadpool_limits(limits=1), episode_bar(episodes, progress_bar) as advance:
         stopped = False
@@ -113,6 +116,20 @@ def run(
                 if callback is not None:
                     callback(ledger.result())
     return ledger.result()
+
+
+def _require_one_problem(learner: Learner, collector: Collector) -> None:
+    """Bounds may be declared differently on purpose; sizes and the reward range may not."""
+    theirs = getattr(getattr(collector, "mdp", None), "spec", None)
+    if theirs is None:
+        return
+    for name in ("horizon", "n_actions", "n_blocks", "block_dim", "reward_min", "reward_max"):
+        mine, other = getattr(learner.spec, name), getattr(theirs, name)
+        if mine != other:
+            raise ValueError(
+                f"learner and collector must be made for one problem, but {name} is {mine} for the learner and {other} "
+                "for the collector"
+            )
 
 
 @final

@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
-from s4q.checks import finite_array, require_count, require_finite, require_positive
+from s4q.checks import finite_array, require_count, require_finite, require_positive, require_shape
 from s4q.least_squares import Moments, constrained_fit
 from s4q.linear_q import LinearQ
-from s4q.requests import Mixture, Policy, Regress, Regression, Spec
+from s4q.policies import Mixture, Policy, UniformPolicy, require_policy
+from s4q.requests import Regress, Regression, Spec
 from s4q.spec import HasSpec, per_level, spec_of
 
 
@@ -49,6 +50,7 @@ class FixedBonus:
 
     def __post_init__(self) -> None:
         white, width = finite_array("whitener", self.whitener), finite_array("width", self.width)
+        require_shape("whitener", white, (None, None, None, None), "(H, n_blocks, k, k)")
         checked = LinearQ(np.zeros(white.shape[:3]), white, width)  # one place knows the shapes of a bonus
         object.__setattr__(self, "whitener", checked.whitener)
         object.__setattr__(self, "width", checked.width)
@@ -89,7 +91,9 @@ class S3Q:
         first_id: int = 0,
     ) -> None:
         self.spec = spec_of(problem)
-        self.controller = controller if isinstance(controller, Mixture) else Mixture([controller], np.ones(1))
+        self.controller = _checked_controller(self.spec, controller)
+        if not (bonus is None or callable(bonus)):
+            raise ValueError(f"bonus must be None, a FixedBonus or another BonusRule; got {type(bonus).__name__}")
         self.bonus = bonus
         self.ridge = per_level("ridge", ridge, self.spec.horizon)
         require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
@@ -142,14 +146,24 @@ class S3Q:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the learner's arrays: d^2 + d H floats without bonus, whatever the number of episodes."""
+        """Bytes held by the learner's arrays: d^2 + 2 d H + 2 d + 2 H floats without a bonus and Gram matrices."""
         kept = 0 if self._grams is None else 2 * self._grams.nbytes
-        return self._moments.nbytes + self._best.nbytes + self._target.nbytes + self.ridge.nbytes + kept
+        return (
+            self._moments.nbytes
+            + self._best.nbytes
+            + self._target.nbytes
+            + self.ridge.nbytes
+            + self.radius.nbytes
+            + kept
+        )
 
     @property
     def n_level(self) -> int:
         """Episodes a level in the current epoch."""
         return 1 << self._epoch if self.epoch_size is None else self.epoch_size  # [Alg1:Epoch]
+
+    def __repr__(self) -> str:
+        return f"S3Q({self.n_episodes} episodes, {self.phases} epochs, {self.nbytes} bytes)"
 
     def ask(self, max_episodes: int) -> Regress | None:
         """The rest of the current level, at most `max_episodes` of it; None when finished. Changes nothing."""
@@ -203,6 +217,9 @@ class S3Q:
         return LinearQ(thetas, whiteners, widths, q.clip)
 
     def _check_answer(self, request: Regress, answer: Regression) -> None:
+        if not (isinstance(request, Regress) and isinstance(answer, Regression)):
+            got = f"{type(request).__name__} and {type(answer).__name__}"
+            raise ValueError(f"tell takes the Regress that was asked and its Regression; got {got}")
         if request.id != self._next_id or request.done != self._done or self.finished:
             raise ValueError(
                 f"request {request.id} (from episode {request.done} on) is not the open one, which is {self._next_id} "
@@ -223,10 +240,23 @@ def zero_fit(spec: Spec, bonus: BonusRule | None) -> LinearQ:
     if bonus is None:
         return LinearQ(theta)
     nothing = Moments.zeros(spec.n_blocks, spec.block_dim)
+    if isinstance(bonus, FixedBonus) and bonus.whitener.shape != (spec.horizon, *spec.gram_shape):
+        want = (spec.horizon, *spec.gram_shape)
+        raise ValueError(f"bonus.whitener must have shape (H, n_blocks, k, k) = {want}; got {bonus.whitener.shape}")
     pairs = [bonus(h, nothing) for h in range(spec.horizon)]
     lower = 0.0 if spec.well_specified else -np.inf  # below 0 a clip is safe only when the features are exact
     clip = np.array([(lower, bound) for bound in spec.value_bound])
     return LinearQ(theta, np.stack([white for white, _ in pairs]), np.stack([width for _, width in pairs]), clip)
+
+
+def _checked_controller(spec: Spec, controller: Policy | Mixture) -> Mixture:
+    if not isinstance(controller, Mixture):
+        require_policy("controller", controller)
+        controller = Mixture([controller], np.ones(1))
+    for policy in controller.policies:
+        if isinstance(policy, UniformPolicy) and policy.n_actions != spec.n_actions:
+            raise ValueError(f"controller has {policy.n_actions} actions, but the problem has {spec.n_actions}")
+    return controller
 
 
 def _checked_radius(spec: Spec, radius: ArrayLike | None) -> Array:

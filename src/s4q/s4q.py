@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
 from s4q.checks import require_count, require_finite
+from s4q.explain import explain
 from s4q.least_squares import Moments, whitener
 from s4q.linear_q import LinearQ
 from s4q.policy_replay import PolicyReplayMemory
@@ -57,7 +58,7 @@ class S4Q:
     """Explores with a guarantee and bounded memory; ask and tell.
 
     problem: a Spec, or anything with `.spec`. preset: "paper", "tight" (the same proofs with better constants) or
-    "realisable" (when the features are exact). Any constant of the preset can be replaced; `print(learner.constants)`
+    "realisable" (when the features are exact). Any constant of the preset can be replaced; `print(learner.explain())`
     explains them.
     delta: failure probability. ridge, bonus_width: one number or one per level. trigger: a number, or (a, b) for a +
     b log n. c_replay: S3Q plays c H m_tot episodes. epochs: "single" or "doubling". bonus_from: the "previous" phase,
@@ -129,6 +130,14 @@ class S4Q:
         own = (self._gram, self._cov_ref, self._whitener, self._increment)
         s3q = 0 if self._s3q is None else self._s3q.nbytes
         return self.memory.nbytes + self._q.nbytes + sum(array.nbytes for array in own) + s3q
+
+    def explain(self) -> str:
+        """Where the constants come from, and what they mean in numbers of episodes; print it."""
+        return explain(self.constants)
+
+    def __repr__(self) -> str:
+        stage = "main loop" if self._s3q is None else "S3Q"
+        return f"S4Q({self.constants.preset}, phase {self._phase}, {stage}, {self.nbytes} bytes)"
 
     def ask(self, max_episodes: int) -> Request:
         """The next request, of at most `max_episodes` episodes. Changes nothing."""

@@ -21,7 +21,7 @@ class Outcomes:
 
     >>> table = Outcomes.of(np.array([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]]))
     >>> table.index.tolist()
-    [[0, 1], [0, 2]]
+    [[2, 1], [0, 2]]
     >>> table.draw(np.random.default_rng(0), np.array([0]), np.array([10**17])).tolist()
     [[0, 100000000000000000]]
     """

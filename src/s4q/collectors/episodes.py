@@ -39,9 +39,9 @@ class EpisodeCollector:
         self.mdp = mdp
         self.seed = seed
         self._start: list[float] = _cumulative(mdp.start).tolist()
-        self._next = _by_level(mdp.transitions)
         self._terminal: list[bool] = mdp.terminal.tolist()
-        self._actions: Memo[Policy, list[Any]] = Memo(lambda policy: _by_level(mdp.policy_table(policy)), size=256)
+        self._next: dict[tuple[int, int, int], list[float]] = {}  # filled as pairs are visited
+        self._actions: Memo[Policy, list[Any]] = Memo(self._action_lists, size=256)
 
     def shards(self, request: Request) -> Iterator[Shard]:
         """Fixed pieces, a pure function of the request."""
@@ -112,10 +112,21 @@ class EpisodeCollector:
         states, actions = [bisect_right(self._start, numbers[0])], []
         for h in range(last):
             actions.append(bisect_right(table[h][states[h]], numbers[1 + 3 * h]))
-            states.append(bisect_right(self._next[h][states[h]][actions[h]], numbers[3 + 3 * h]))
+            states.append(bisect_right(self._next_list(h, states[h], actions[h]), numbers[3 + 3 * h]))
             if self._terminal[states[-1]]:
                 break
         return _Episode(states, actions)
+
+    def _next_list(self, h: int, state: int, action: int) -> list[float]:
+        """Cumulative probabilities of the next state."""
+        pair = (h, state, action)
+        if pair not in self._next:
+            self._next[pair] = _cumulative(self.mdp.transitions[pair]).tolist()
+        return self._next[pair]
+
+    def _action_lists(self, policy: Policy) -> list[Any]:
+        """Cumulative probabilities of the actions at every level and state."""
+        return list(_cumulative(self.mdp.policy_table(policy)).tolist())
 
     def _episodes(self, played: list["_Episode"], dice: Array) -> "_Episodes":
         """Lists to arrays; rewards are drawn here, since no later step depends on them."""
@@ -207,10 +218,3 @@ def _cumulative(probabilities: Array) -> Array:
     later = np.cumsum(probabilities[..., ::-1], axis=-1)[..., ::-1]
     rest = np.concatenate([later[..., 1:], np.zeros_like(later[..., :1])], axis=-1)
     return np.where(rest > 0, np.minimum(total, 1.0), 1.0)
-
-
-def _by_level(table: Array) -> list[Any]:
-    """Cumulative probabilities (H, ...) as nested lists; a level that repeats is stored once."""
-    if table.strides[0] == 0:
-        return [_cumulative(table[0]).tolist()] * len(table)
-    return list(_cumulative(table).tolist())

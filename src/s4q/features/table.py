@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from s4q.blocks import Array, BoolArray, IntArray, Phi, States
 from s4q.checks import finite_array, require_shape
+from s4q.requests import FeatureMap
 
 
 @final
@@ -27,6 +28,10 @@ class TableFeatures:
     def __post_init__(self) -> None:
         require_shape("features", self.vectors, (None, None, None, None), "(H, S, A, k)")
         require_shape("blocks", self.blocks, self.vectors.shape[:3], "(H, S, A)")
+        if not np.issubdtype(self.blocks.dtype, np.integer):
+            raise ValueError(f"blocks must be whole numbers; got dtype {self.blocks.dtype}")
+        if not 0 <= self.blocks.min() <= self.blocks.max() < self.n_blocks:
+            raise ValueError(f"blocks must lie in 0..{self.n_blocks - 1}; got {self.blocks.min()}..{self.blocks.max()}")
         norms = np.linalg.norm(self.vectors, axis=-1)
         if norms.max() > 1 + 1e-9:
             h, s, a = (int(i) for i in np.unravel_index(int(np.argmax(norms)), norms.shape))
@@ -53,6 +58,22 @@ class TableFeatures:
             array = np.broadcast_to(array, (horizon, *array.shape))
         require_shape("features", array, (horizon, None, None, None), "(H, S, A, d), or (S, A, d) with `horizon`,")
         return cls(array, np.zeros(array.shape[:3], dtype=np.int64), 1)
+
+    @classmethod
+    def tabulated(cls, features: FeatureMap, horizon: int, n_states: int) -> "TableFeatures":
+        """Any feature map over states 0..S-1, evaluated once."""
+        if isinstance(features, cls):
+            return features
+        states = np.arange(n_states)
+        phis = [features(h, states) for h in range(horizon)]
+        for phi in phis:
+            if not isinstance(phi, Phi):
+                raise ValueError(f"a feature map must return Phi(vectors, blocks); got {type(phi).__name__}")
+            require_shape(
+                "features", np.asarray(phi.vectors), (n_states, features.n_actions, features.block_dim), "(n, A, k)"
+            )
+        vectors = finite_array("features", np.stack([phi.vectors for phi in phis]))
+        return cls(vectors, np.stack([phi.blocks for phi in phis]), features.n_blocks)
 
     @property
     def n_actions(self) -> int:

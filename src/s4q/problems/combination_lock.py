@@ -16,6 +16,7 @@ def combination_lock(n_actions: int = 10, horizon: int = 10, *, mapping_seed: in
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.1e}, chance {facts.chance:.1e}"
     'V* 1.0000, uniform 1.0e-10, chance 1.0e-10'
     """
+    require_count("mapping_seed", mapping_seed, "the seed of the problem", at_least=0)
     require_count("n_actions", n_actions, "the number of digits", at_least=2)
     require_count("horizon", horizon, "the length of the combination")
     code = np.random.default_rng(np.random.SeedSequence(mapping_seed)).integers(n_actions, size=horizon)

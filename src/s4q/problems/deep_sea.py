@@ -21,6 +21,7 @@ def deep_sea(size: int = 10, *, stochastic: bool = False, mapping_seed: int = 0)
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
     'V* 0.3809, uniform -0.0046, chance 3.8e-04'
     """
+    require_count("mapping_seed", mapping_seed, "the seed of the problem", at_least=0)
     require_count("size", size, "the depth and width of the sea", at_least=2)
     right = np.random.default_rng(np.random.SeedSequence(mapping_seed)).integers(2, size=(size, size))
     slip = 1.0 / size if stochastic else 0.0

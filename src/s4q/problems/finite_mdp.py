@@ -11,8 +11,9 @@ from s4q.blocks import Array, BoolArray
 from s4q.checks import finite_array, require_count, require_probabilities, require_shape
 from s4q.features import TableFeatures
 from s4q.linear_q import LinearQ
+from s4q.policies import Mixture, Policy, UniformPolicy, require_policy
 from s4q.problems import planning
-from s4q.requests import FeatureMap, Mixture, Policy, Spec, UniformPolicy
+from s4q.requests import FeatureMap, Spec
 
 RewardNoise = Literal["bernoulli", "none"]
 
@@ -38,7 +39,8 @@ class FiniteMDP:
     value_bound: a bound on the return from any step on, one number or one per level; default: reward_max at every
     step left.
     radius: of the parameter ball, one number or one per level; default sqrt(d) times the value bound.
-    terminal: (S,) bool; an episode that enters such a state is over, earns 0 from then on and has no features there.
+    terminal: (S,) bool; an episode that enters such a state is over and earns 0 from then on. Such a state must be
+    absorbing with reward 0, have features 0 (one-hot features see to it) and not be a start state.
     well_specified: are the features exact (transfer error 0)? None: yes for one-hot features, else no.
 
     >>> mdp = FiniteMDP(np.ones((1, 2, 1)), [[0.2, 0.7]], [1.0], horizon=3)
@@ -93,7 +95,9 @@ class FiniteMDP:
     @cached_property
     def q_star(self) -> Array:
         """Q*, (H, S, A), in the user's units."""
-        return planning.optimal_values(self.transitions, self.rewards)
+        q = planning.optimal_values(self.transitions, self.rewards)
+        q.setflags(write=False)
+        return q
 
     @cached_property
     def v_star(self) -> float:
@@ -105,12 +109,19 @@ class FiniteMDP:
         """(H, S): the states that some policy visits at each level, terminal ones left out."""
         return np.asarray(planning.reachable(self.transitions, self.start) & ~self.terminal)
 
+    def __repr__(self) -> str:
+        sizes = f"H={self.horizon}, S={self.n_states}, A={self.n_actions}, d={self.dim}"
+        return f"FiniteMDP({sizes}, v_star={self.v_star:.6g})"
+
     def policy_table(self, policy: Policy) -> Array:
         """The policy's action probabilities everywhere, (H, S, A)."""
         states = np.arange(self.n_states)
         levels = range(self.horizon)
-        table = np.stack([policy.probabilities(h, states, self.features.level(h)) for h in levels])
-        require_shape("policy.probabilities", table, (self.horizon, *self.rewards.shape[1:]), "(H, S, A)")
+        require_policy("policy", policy)
+        rows = [np.asarray(policy.probabilities(h, states, self.features.level(h))) for h in levels]
+        for row in rows:
+            require_shape("policy.probabilities(h, states, phi)", row, self.rewards.shape[1:], "(n, n_actions)")
+        table = np.stack(rows)
         require_probabilities("policy.probabilities", table)
         return table
 
@@ -123,8 +134,13 @@ class FiniteMDP:
         q = planning.policy_values(self.transitions, self.rewards, table)
         return float(self.start @ (table[0] * q[0]).sum(axis=-1))
 
-    def occupancies(self, policy: Policy) -> Array:
-        """Probability of each (s, a) at each level under a policy, (H, S, A)."""
+    def occupancies(self, policy: Policy | Mixture) -> Array:
+        """Probability of each (s, a) at each level under a policy or mixture, (H, S, A)."""
+        if isinstance(policy, Mixture):
+            parts = [
+                weight * self.occupancies(one) for one, weight in zip(policy.policies, policy.weights, strict=True)
+            ]
+            return np.asarray(np.sum(parts, axis=0))
         return planning.occupancies(self.transitions, self.start, self.policy_table(policy))
 
     def q_values(self, q: LinearQ) -> Array:
@@ -145,6 +161,8 @@ class FiniteMDP:
 
     def _checked_rewards(self, rewards: ArrayLike, low: float, high: float) -> Array:
         array = finite_array("rewards", rewards)
+        if low > high:
+            raise ValueError(f"reward_min must not exceed reward_max; got {low} > {high}")
         if array.ndim == 2:
             array = np.broadcast_to(array, (self.horizon, *array.shape))
         require_shape("rewards", array, self.transitions.shape[:3], "(H, S, A), or (S, A),")
@@ -180,10 +198,7 @@ class FiniteMDP:
         if features is None:
             return TableFeatures.one_hot(self.horizon, self.n_states, self.n_actions, self.terminal)
         if callable(features):
-            states = np.arange(self.n_states)
-            phis = [features(h, states) for h in range(self.horizon)]
-            vectors = finite_array("features", np.stack([phi.vectors for phi in phis]))
-            table = TableFeatures(vectors, np.stack([phi.blocks for phi in phis]), features.n_blocks)
+            table = TableFeatures.tabulated(features, self.horizon, self.n_states)
         else:
             table = TableFeatures.dense(features, self.horizon)
         require_shape("features", table.vectors, (*self.rewards.shape, None), "(H, S, A, d)")

@@ -28,7 +28,6 @@ class _LinearModel:
 
 
 def _draw(n_states: int, n_actions: int, dim: int, horizon: int, rng: np.random.Generator) -> _LinearModel:
-    require_count("n_states", n_states, "the number of states", at_least=2)
     require_count("n_actions", n_actions, "the number of actions")
     require_count("dim", dim, "the length of the features")
     require_count("horizon", horizon, "the number of steps of an episode")
@@ -49,6 +48,8 @@ def low_rank(n_states: int = 20, n_actions: int = 4, dim: int = 5, horizon: int 
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
     'V* 0.6670, uniform 0.4854, chance 3.4e-02'
     """
+    require_count("n_states", n_states, "the number of states", at_least=2)
+    require_count("seed", seed, "the seed of the problem", at_least=0)
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     model = _draw(n_states, n_actions, dim, horizon, rng)
     return FiniteMDP(
@@ -76,7 +77,9 @@ def bellman_closed(
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
     'V* 0.3710, uniform 0.2689, chance 1.6e-02'
     """
+    require_count("n_types", n_types, "the number of types", at_least=2)
     require_count("n_copies", n_copies, "the number of copies of a type", at_least=2)
+    require_count("seed", seed, "the seed of the problem", at_least=0)
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     model = _draw(n_types, n_actions, dim, horizon, rng)
     n_states = n_types * n_copies
