@@ -3,14 +3,15 @@
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from benchmarks import least_squares, s3q
+from benchmarks import least_squares, s3q, s4q
 
 
 def main() -> None:
-    console = Console(width=110)
+    console = Console(width=130)
+    tables = (least_squares.table, s3q.table, s4q.cost_table, s4q.slope_table, s4q.counts_table)
     with threadpool_limits(limits=1):
-        for table in (least_squares.table(), s3q.table()):
-            console.print(table)
+        for table in tables:
+            console.print(table())
 
 
 if __name__ == "__main__":

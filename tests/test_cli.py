@@ -1,21 +1,24 @@
 """The command line."""
 
+import pytest
 from typer.testing import CliRunner
 
 import s4q
 from s4q.cli import app
 
 
-def test_demo_prints_a_table_of_errors_that_shrink() -> None:
-    result = CliRunner().invoke(app, ["demo", "--episodes", "2000"], env={"COLUMNS": "120"})
+def test_demo_prints_a_table_of_regret_per_problem() -> None:
+    result = CliRunner().invoke(app, ["demo", "--episodes", "100000"], env={"COLUMNS": "140"})
     assert result.exit_code == 0, result.output
-    assert "low_rank" in result.output
-    assert "bellman_closed" in result.output
-    rows = [line.split("│") for line in result.output.splitlines() if line.startswith("│")]
-    errors = [float(row[3]) for row in rows]
-    half = len(errors) // 2
-    for table in (errors[:half], errors[half:]):
-        assert table[-1] < table[0] / 3
+    assert "river_swim(6, horizon=12)" in result.output
+    assert "low_rank()" in result.output
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.output.splitlines() if line[:1] == "│"]
+    ends = [row for row in rows if row[0] == "100,000"]
+    assert len(ends) == 2
+    for row in ends:
+        regret, ratio = float(row[2]), float(row[3])
+        assert 0 < regret < 10**5
+        assert ratio == pytest.approx(regret / 10**2.5, rel=0.01)
 
 
 def test_demo_refuses_nonsense() -> None:
@@ -26,4 +29,4 @@ def test_demo_refuses_nonsense() -> None:
 
 
 def test_version() -> None:
-    assert CliRunner().invoke(app, ["version"]).output.strip() == s4q.__version__
+    assert CliRunner().invoke(app, ["--version"]).output.strip() == s4q.__version__

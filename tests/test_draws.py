@@ -57,7 +57,12 @@ def test_choosing_is_hypergeometric(take: int, method: object) -> None:
     urn = np.array([10, 0, 6, 14])
     rng = np.random.default_rng(take)
     few = min(take, 30 - take) if method is _choose_large else take
-    draws = method(rng, np.tile(urn, (20_000, 1)), np.full(20_000, few))  # type: ignore[operator]
+    draws = np.concatenate(  # many urns at once, and as few as there are colours
+        [
+            method(rng, np.tile(urn, (n, 1)), np.full(n, few))  # type: ignore[operator]
+            for n in (15_000, *[4] * 1_250)
+        ]
+    )
     assert np.all(draws.sum(axis=1) == few)
     assert np.all((draws >= 0) & (draws <= urn))
     for colour in (0, 2, 3):

@@ -28,6 +28,7 @@ ORDER = [
     "s4q",
     "run",
     "__init__",
+    "demo",
     "cli",
 ]
 LEARNERS = {"s3q", "s4q"}

@@ -51,3 +51,19 @@ def test_table_of_errors_is_what_the_benchmark_computes() -> None:
             assert run.bytes == int(held)
         assert np.mean(errors) == pytest.approx(float(error_text), abs=6e-5)
         assert np.mean(errors) * episodes**0.5 == pytest.approx(float(scaled_text), abs=6e-3)
+
+
+def test_table_of_exploration_is_what_the_benchmark_computes() -> None:
+    """Rows that take a second or two; the others come from `make bench`."""
+    pattern = r"^\| (river_swim\(6, 12\)|low_rank\(\)) \| (\w+) \| 10\^(\d+) \| (\d+) \| (\S+) \| (\S+) \| (\S+) \|"
+    rows = re.findall(pattern, README, re.M)
+    assert len(rows) == 6
+    for name, preset, power, phases, regret, gap, held in rows:
+        if name.startswith("river") and int(power) > 4:
+            continue
+        mdp = s4q.problems.river_swim(6, 12) if name.startswith("river") else s4q.problems.low_rank()
+        run = s4q.run(s4q.S4Q(mdp, preset), s4q.collectors.CountCollector(mdp, seed=0), 10 ** int(power))  # type: ignore[arg-type]
+        assert run.phases == int(phases)
+        assert f"{run.regret:.3g}" == regret
+        assert f"{run.gap:.1e}" == gap
+        assert f"{run.bytes:,}" == held

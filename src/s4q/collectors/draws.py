@@ -69,8 +69,12 @@ def choose(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArr
 
 
 def _choose_small(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:
-    """Colour after colour, by the univariate law."""
+    """Urn after urn, or for many urns of few colours colour after colour, by the univariate law."""
     part = np.zeros_like(counts)
+    if len(counts) <= counts.shape[1]:
+        for row, (urn, m) in enumerate(zip(counts, take.tolist(), strict=True)):
+            part[row] = rng.multivariate_hypergeometric(urn, m, method="marginals")
+        return part
     rest, left = counts.sum(axis=1), take.copy()
     for colour in range(counts.shape[1] - 1):
         here = counts[:, colour]

@@ -1,0 +1,176 @@
+"""Presets: the formulas against numbers worked out apart, and every override."""
+
+from math import log, sqrt
+
+import numpy as np
+import pytest
+
+import s4q
+from s4q.explain import explain, first_phase, visits_until_useful
+from s4q.presets import Constants, constants
+from s4q.requests import Spec
+
+NOTHING = np.zeros((1, 10, 10))
+
+
+def literal_spec(n_blocks: int = 1, block_dim: int = 10, well_specified: bool = False) -> Spec:
+    """The paper's own scale: unit ball and unit values at every level."""
+    return Spec(
+        horizon=3,
+        n_actions=2,
+        n_blocks=n_blocks,
+        block_dim=block_dim,
+        reward_min=0.0,
+        reward_max=1.0,
+        value_bound=(1.0, 1.0, 1.0),
+        radius=(1.0, 1.0, 1.0),
+        stationary=False,
+        well_specified=well_specified,
+    )
+
+
+def test_paper_numbers_for_ten_features_and_three_levels() -> None:
+    """d = 10, H = 3, delta = 0.05, K = 10^6: ridge 6533 (50 phases), trigger 2966, width 522 (phase 2)."""
+    c = constants(literal_spec(), "paper", max_episodes=10**6)
+    assert c.ridge(50, 1)[0] == pytest.approx(6533, abs=1)
+    first, slope = c.threshold(1)
+    assert first + slope * log(1e6) == pytest.approx(2966, abs=1)
+    assert c.width(0, 2, 1, NOTHING, 6533.0)[0] == pytest.approx(522, abs=1)
+    assert (c.epochs, c.c_replay, c.bonus_from) == ("doubling", 4.0, "previous")
+
+
+def test_tight_numbers() -> None:
+    """The same at the last level, where targets lie in [0, 1]: ridge 1832, trigger 581, width 204."""
+    c = constants(literal_spec(), "tight", max_episodes=10**6)
+    assert c.ridge(50, 1)[2] == pytest.approx(1832, abs=1)
+    first, slope = c.threshold(1)
+    assert first + slope * log(1e6) == pytest.approx(581, abs=1)
+    assert c.width(2, 2, 1, NOTHING, 1832.0)[0] == pytest.approx(204, abs=1)
+    assert (c.epochs, c.c_replay, c.bonus_from) == ("single", 1.0, "previous")
+
+
+def test_realisable_numbers() -> None:
+    """Enough data in every direction, k_e = 10, s = 1/2, B = 1."""
+    c = constants(literal_spec(well_specified=True), "realisable")
+    full = np.eye(10)[None] * 1e12
+    t = log(8 * 3 * 4 / 0.05)
+    expected = 0.5 * sqrt(10 + 2 * sqrt(10 * t) + 2 * t) + 1.0
+    assert c.width(2, 2, 10**6, full, 1.0)[0] == pytest.approx(expected, rel=1e-9)
+    assert c.width(2, 2, 10**6, NOTHING, 1.0)[0] == pytest.approx(0.5 * sqrt(2 * t) + 1.0, rel=1e-9)
+    assert c.threshold(7) == (10.0, 0.0)
+    assert c.ridge(9, 10**9).tolist() == [1.0, 1.0, 1.0]
+    assert (c.epochs, c.c_replay, c.bonus_from) == ("single", 1.0, "own")
+
+
+def test_radius_per_block() -> None:
+    """sqrt(k) v_h by default; a radius declared for the whole parameter bounds every block."""
+    mdp = s4q.problems.chain()
+    c = constants(mdp.spec, "realisable")
+    np.testing.assert_allclose(c.radius(), np.ones((10, 20)))
+    exact = constants(s4q.problems.low_rank().spec, "realisable")
+    np.testing.assert_allclose(exact.radius()[:, 0], s4q.problems.low_rank().spec.radius)
+    assert constants(mdp.spec, "paper").radius().shape == (10,)
+
+
+def test_widths_scale_with_the_units_of_the_problem() -> None:
+    """The same problem in cents: every width is a hundred times larger, ridge and trigger stay."""
+    cheap = s4q.problems.chain(4, 3)
+    dear = s4q.FiniteMDP(cheap.transitions, 100 * cheap.rewards, cheap.start, reward_max=100.0, value_bound=100.0)
+    gram = np.full((8, 1, 1), 5.0)
+    for preset in ("paper", "tight", "realisable"):
+        a, b = (constants(mdp.spec, preset) for mdp in (cheap, dear))  # type: ignore[arg-type]
+        for h in range(3):
+            np.testing.assert_allclose(100 * a.width(h, 3, 50, gram, 2.0), b.width(h, 3, 50, gram, 2.0))
+        assert a.threshold(3) == b.threshold(3)
+        np.testing.assert_array_equal(a.ridge(3, 50), b.ridge(3, 50))
+
+
+@pytest.mark.parametrize("preset", ["paper", "tight", "realisable"])
+def test_ridge_trigger_and_width_never_fall_from_phase_to_phase(preset: str) -> None:
+    c = constants(s4q.problems.low_rank().spec, preset)  # type: ignore[arg-type]
+    gram = np.zeros(c.spec.gram_shape)
+    ridges = [c.ridge(p, 10**p)[0] for p in range(1, 12)]
+    widths = [c.width(0, p, 10**p, gram, c.ridge(p, 10**p)[0])[0] for p in range(1, 12)]
+    assert ridges == sorted(ridges)
+    assert widths == sorted(widths)
+    assert c.threshold(2)[0] >= c.threshold(1)[0]
+
+
+@pytest.mark.parametrize("n_total", [1, 2, 3, 10, 1000, 12345])
+def test_samples_a_level(n_total: int) -> None:
+    """Doubling with c = 4 never has fewer samples than trajectories; a single epoch with c = 1 exactly as many."""
+    spec = literal_spec()
+    paper, single = constants(spec, "paper"), constants(spec, "tight")
+    assert n_total <= paper.samples_a_level(n_total) <= 2 * n_total
+    assert single.samples_a_level(n_total) == n_total
+    assert constants(spec, "tight", c_replay=0.25).samples_a_level(n_total) == -(-n_total // 4)
+
+
+def test_fewer_replays_widen_what_stands_for_more_samples_than_there_are() -> None:
+    spec = literal_spec(well_specified=True)
+    full = np.eye(10)[None] * 100.0
+    for bonus_from, factor in (("previous", 2.0), ("own", 1.0)):
+        few = constants(spec, "realisable", c_replay=0.25, bonus_from=bonus_from)  # type: ignore[arg-type]
+        enough = constants(spec, "realisable", bonus_from=bonus_from)  # type: ignore[arg-type]
+        np.testing.assert_allclose(few.width(0, 2, 400, full, 1.0), factor * enough.width(0, 2, 400, full, 1.0))
+    assert constants(spec, "tight", c_replay=0.25).ridge(2, 400)[0] == pytest.approx(
+        4 * constants(spec, "tight").ridge(2, 400)[0]
+    )
+
+
+def test_overrides_replace_the_formulas() -> None:
+    spec = literal_spec()
+    c = constants(
+        spec,
+        "paper",
+        ridge=[1.0, 2.0, 3.0],
+        bonus_width=0.7,
+        trigger=(5.0, 1.0),
+        c_replay=2.0,
+        epochs="single",
+        bonus_from="own",
+    )
+    assert c.ridge(9, 10**9).tolist() == [1.0, 2.0, 3.0]
+    assert c.width(1, 4, 77, NOTHING, 2.0).tolist() == [0.7]
+    assert (c.threshold(3), c.c_replay, c.epochs, c.bonus_from) == ((5.0, 1.0), 2.0, "single", "own")
+    text = explain(c)
+    assert text.count("your number") == 3
+
+
+def test_explanations_are_numbers_that_hold() -> None:
+    c = constants(s4q.problems.low_rank().spec, "paper")
+    n = first_phase(c)
+    first, slope = c.threshold(1)
+    assert n / c.ridge(1, 1)[0] >= first + slope * log(n)
+    assert (0.999 * n) / c.ridge(1, 1)[0] < first + slope * log(n)
+    assert visits_until_useful(constants(literal_spec(), "realisable")) < 100
+    assert visits_until_useful(c) > 10**5
+    assert explain(c).startswith("preset paper: H = 3, d = 5")
+
+
+BAD = [
+    ({"preset": "magic"}, r"preset must be one of .*got 'magic'"),
+    ({"delta": 0.0}, r"delta .*in \(0, 1\); got 0.0"),
+    ({"delta": 1.5}, r"delta .*got 1.5"),
+    ({"ridge": -1.0}, r"ridge .*got -1.0"),
+    ({"ridge": [1.0, 2.0]}, r"ridge must be one number or one per level, \(3,\)"),
+    ({"bonus_width": 0.0}, r"bonus_width .*got 0.0"),
+    ({"trigger": 0.0}, r"trigger .*got 0.0"),
+    ({"trigger": (1.0, -1.0)}, r"trigger must not fall .*got -1.0"),
+    ({"c_replay": 0.0}, r"c_replay .*got 0.0"),
+    ({"epochs": "many"}, r"epochs must be .*got 'many'"),
+    ({"bonus_from": "thin air"}, r"bonus_from must be .*got 'thin air'"),
+    ({"max_episodes": 1e6}, r"max_episodes .*write 10\*\*5, not 1e5.*got 1000000.0"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_bad_constants_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        s4q.S4Q(s4q.problems.low_rank(), **arguments)  # type: ignore[arg-type]
+
+
+def test_constants_are_frozen() -> None:
+    c: Constants = s4q.S4Q(s4q.problems.low_rank()).constants
+    with pytest.raises(AttributeError):
+        c.delta = 0.5  # type: ignore[misc]
