@@ -26,7 +26,7 @@ def regret_table(name: str, mdp: FiniteMDP, run: s4q.Run) -> Table:
     facts = mdp.facts()
     caption = f"V* = {facts.v_star:.4f}, a random policy gets {facts.v_uniform:.4f}; replay is charged in regret"
     table = Table(title=f"S4Q (realisable) on {name}", caption=caption)
-    for header in ("episodes", "replay", "regret", "regret/sqrt(K)", "gap", "phases", "bytes", "CPU s"):
+    for header in ("episodes", "replay", "regret", "/ sqrt K", "gap", "phases", "bytes", "CPU s"):
         table.add_column(header, justify="right")
     for point in _one_a_decade(run.curve):
         table.add_row(
