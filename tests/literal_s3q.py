@@ -14,9 +14,12 @@ class LiteralResult:
     q: np.ndarray | None = None  # (H, S, A) of the last finished epoch
     used: int = 0  # episodes played
     fits: list[tuple[int, int, int]] = field(default_factory=list)  # (epoch, level, episodes) of every finished level
-    grams: np.ndarray | None = None  # (H, d, d) of the last finished epoch
+    grams: np.ndarray | None = None  # (H, d, d) of the last finished epoch, cached samples left out
     unclipped: np.ndarray | None = None  # (H, S, A) of the last finished epoch
     n_level: int = 0  # its episodes a level
+
+
+Samples = list[tuple[np.ndarray, float]]
 
 
 def literal_s3q(
@@ -27,45 +30,53 @@ def literal_s3q(
     ridge: Sequence[float],  # per level
     radius: Sequence[float | np.ndarray],  # per level: one ball, or one per block
     reward_min: float,
-    bonus: Callable[[int, np.ndarray], np.ndarray] | None = None,  # level and its Gram matrix to a table (S, A)
+    bonus: Callable[[int, Samples], np.ndarray] | None = None,  # level and its samples to a table (S, A)
     clip: np.ndarray | None = None,  # (H, 2)
     epoch_size: int | None = None,
+    pool: bool = False,
+    cached: Sequence[Script] = (),
 ) -> LiteralResult:
     horizon, n_states, n_actions, dim = phi.shape
     target = np.zeros((horizon + 1, n_states, n_actions))
     unclipped = np.zeros((horizon, n_states, n_actions))
     result = LiteralResult()
+
+    def samples_of(episode: Script, level: int) -> Samples:
+        """The regression samples of an episode for a level; none if it ended before, all steps if pooled."""
+        found = []
+        for h in range(len(episode.actions)) if pool else [level] * (len(episode.actions) > level):
+            y = episode.rewards[h] - reward_min
+            if episode.ended and len(episode.actions) == h + 1:
+                y += -reward_min * (horizon - 1 - level)
+            else:
+                y += max(target[level + 1, episode.states[h + 1], b] for b in range(n_actions))
+            found.append((phi[h, episode.states[h], episode.actions[h]], y))
+        return found
+
     epoch = 0
     while True:
         epoch += 1
         thetas = np.zeros((horizon, dim))
         grams = np.zeros((horizon, dim, dim))
         for level in range(horizon - 1, -1, -1):
-            samples = []
+            replayed: Samples = []
             size = 2**epoch if epoch_size is None else epoch_size
             for _ in range(size):
                 if stop(result.used):
                     return result
                 episode = next(episodes)
                 result.used += 1
-                if len(episode.actions) <= level:
-                    continue  # ended before this level: no sample, but the episode counts
-                s, a, r = episode.states[level], episode.actions[level], episode.rewards[level]
-                y = r - reward_min
-                if episode.ended and len(episode.actions) == level + 1:
-                    y += -reward_min * (horizon - 1 - level)
-                else:
-                    y += max(target[level + 1, episode.states[level + 1], b] for b in range(n_actions))
-                samples.append((phi[level, s, a], y))
+                replayed += samples_of(episode, level)
+            samples = replayed + [sample for episode in cached for sample in samples_of(episode, level)]
             gram = sum((np.outer(x, x) for x, _ in samples), np.zeros((dim, dim)))
             moment = sum((x * y for x, y in samples), np.zeros(dim))
             thetas[level] = ridge_in_balls(gram, moment, ridge[level], radius[level])
-            grams[level] = gram
+            grams[level] = sum((np.outer(x, x) for x, _ in replayed), np.zeros((dim, dim)))
             result.fits.append((epoch, level, size))
             unclipped[level] = phi[level] @ thetas[level]
             target[level] = unclipped[level]
             if bonus is not None and clip is not None:
-                unclipped[level] += bonus(level, gram)
+                unclipped[level] += bonus(level, samples)
                 target[level] = np.clip(unclipped[level], clip[level, 0], clip[level, 1])
         result.theta, result.q, result.grams = thetas, target[:horizon].copy(), grams
         result.unclipped, result.n_level = unclipped.copy(), size

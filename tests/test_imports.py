@@ -12,7 +12,7 @@ ORDER = [
     "blocks",
     "checks",
     "memo",
-    "progress",
+    "progress_bar",
     "least_squares",
     "linear_q",
     "policies",
@@ -22,6 +22,8 @@ ORDER = [
     "problems",
     "collectors",
     "policy_replay",
+    "cache",
+    "widths",
     "presets",
     "explain",
     "s3q",
@@ -79,7 +81,7 @@ def test_learners_and_environments_do_not_know_each_other(path: Path) -> None:
 
 def test_the_check_sees_imports() -> None:
     assert {"least_squares", "requests", "linear_q"} <= imported(SOURCE / "s3q.py")
-    assert "collectors" in imported(SOURCE / "run.py")
+    assert "problems" in imported(SOURCE / "run.py")
 
 
 def test_no_file_is_too_long_and_none_is_called_utils() -> None:

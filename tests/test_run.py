@@ -7,7 +7,6 @@ from threadpoolctl import threadpool_info
 import s4q
 from s4q.collectors import EpisodeCollector
 from s4q.requests import Mixture
-from s4q.run import Progress
 from small_problems import random_mdp
 
 
@@ -56,9 +55,9 @@ def test_a_stopping_rule_is_looked_at_between_shards() -> None:
     learner, collector = learner_and_collector()
     looked: list[int] = []
 
-    def enough(progress: Progress) -> bool:
-        looked.append(progress.episodes)
-        return progress.episodes >= 9_000
+    def enough(so_far: s4q.Run) -> bool:
+        looked.append(so_far.episodes)
+        return so_far.episodes >= 9_000
 
     run = s4q.run(learner, collector, 10**6, stop=enough)
     assert 9_000 <= run.episodes < 9_000 + 1024

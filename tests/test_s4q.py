@@ -33,6 +33,13 @@ MODES: dict[str, dict[str, object]] = {
     "tight": {"preset": "tight", "ridge": 0.5, "trigger": 0.97},
     "tight, own, known length": {"preset": "tight", "bonus_from": "own", "trigger": 0.02, "max_episodes": 500},
     "numbers": {"preset": "realisable", "ridge": 0.3, "bonus_width": 0.2, "trigger": 2.03},
+    "not pooled": {"preset": "realisable", "pool": False, "trigger": 2.03},
+    "realisable with a cache": {"preset": "realisable", "cache_episodes": 7, "trigger": 1.47},
+    "paper with a cache": {"preset": "paper", "ridge": 0.5, "trigger": 0.97, "cache_episodes": 5},
+    "practical": {"preset": "practical", "ridge": 1e-3},
+    "practical, small cache": {"preset": "practical", "ridge": 1e-3, "cache_episodes": 6},
+    "practical, no cache": {"preset": "practical", "ridge": 1e-2, "cache_episodes": 0, "trigger": 1.47},
+    "practical, not pooled": {"preset": "practical", "ridge": 1e-3, "cache_episodes": 11, "pool": False},
 }
 
 
@@ -57,18 +64,19 @@ def assert_equal(mdp: FiniteMDP, learner: s4q.S4Q, run: s4q.Run, literal: Litera
     assert run.episodes == literal.n_replayed + literal.n_main
     assert (run.replay_episodes, run.main_episodes) == (literal.n_replayed, literal.n_main)
     assert learner.memory.n_trajectories == sum(m for _, m in literal.memory)
-    assert len(learner.memory) == len(finished)  # no two policies have equal parameters here
-    for entry, phase, (table, m) in zip(learner.memory.entries, finished, literal.memory, strict=True):
-        assert entry.n_trajectories == phase.n == m
+    assert len(learner.memory) == len(literal.memory)
+    for entry, phase, (table, m) in zip(learner.memory.entries, literal.parents, literal.memory, strict=True):
+        assert entry.n_trajectories == m
         close(entry.policy.theta.reshape(mdp.horizon, -1), phase.theta)
         close(unclipped(mdp, entry.policy), phase.unclipped)
         np.testing.assert_array_equal(mdp.policy_table(entry.policy), table)
     last = literal.phases[-1]
-    n_blocks = mdp.spec.n_blocks
+    n_blocks, n_grams = mdp.spec.n_blocks, len(learner._cov_ref)
     close(unclipped(mdp, learner.q), last.unclipped)
-    close(learner._cov_ref, np.stack([in_blocks(g, n_blocks) for g in last.cov_ref]))
+    close(learner._cov_ref, np.stack([in_blocks(g, n_blocks) for g in last.cov_ref[:n_grams]]))
     close(learner._progress, last.progress)
-    close(learner._increment, np.stack([in_blocks(g, n_blocks) for g in last.increment]))
+    close(learner._increment, np.stack([in_blocks(g, n_blocks) for g in last.increment[:n_grams]]))
+    assert learner.cache.n_episodes == len(literal.cached)
     assert learner._n_trajectories == last.n
 
 
@@ -93,24 +101,33 @@ def test_every_budget_wherever_it_ends(budget: int, piece: int, name: str, mode:
 
 
 def test_the_oracle_notices_planted_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trigger that is late by one episode and a Sigma_ref that is not scaled to m_tot are both seen."""
+    """A trigger that is late by one episode, a Sigma_ref that is not scaled to m_tot, a bonus from the wrong phase."""
     mdp = PROBLEMS["plain"]
-    original = Explore.crossed
+    crossed = Explore.crossed
     with monkeypatch.context() as patch:
-        patch.setattr(Explore, "crossed", lambda self, progress, n: n > 1 and original(self, progress, n))
+        patch.setattr(Explore, "crossed", lambda self, progress, n: n > 1 and crossed(self, progress, n))
         with pytest.raises(AssertionError):
             assert_equal(mdp, *both(mdp, "every phase one episode", 100))
-    literal = literal_s4q(mdp, 400, 3, s4q.S4Q(mdp, trigger=0.97, c_replay=0.3).constants)
-    learner, run, _ = both(mdp, "own, few replays", 400)
-    assert_equal(mdp, learner, run, literal)
-    learner._cov_ref = learner._cov_ref * 0.3
-    with pytest.raises(AssertionError):
-        assert_equal(mdp, learner, run, literal)
+    with monkeypatch.context() as patch:
+        patch.setattr(s4q.S3Q, "grams", property(lambda self: self._best_grams * 0.7))
+        with pytest.raises(AssertionError):
+            assert_equal(mdp, *both(mdp, "own, few replays", 400))
+    with monkeypatch.context() as patch:
+        patch.setattr(s4q.S4Q, "_end_phase", end_phase_without_the_increment)
+        with pytest.raises(AssertionError):
+            assert_equal(mdp, *both(mdp, "previous, single", 400))
+
+
+def end_phase_without_the_increment(learner: s4q.S4Q) -> None:
+    learner.memory.append(learner._q, learner._n_trajectories)
+    learner._gram = learner._cov_ref
+    learner._next_id += 1
+    learner._begin_phase()
 
 
 def test_the_first_phase_needs_no_s3q_and_is_greedy_for_the_bonus() -> None:
     mdp = PROBLEMS["plain"]
-    learner = s4q.S4Q(mdp)
+    learner = s4q.S4Q(mdp, "realisable")
     request = learner.ask(10**6)
     assert isinstance(request, Explore)
     assert request.max_episodes == 10**6
@@ -134,7 +151,7 @@ def test_policies_with_equal_parameters_are_merged() -> None:
 
 def test_tell_is_strict_and_a_refusal_loses_nothing() -> None:
     mdp = PROBLEMS["plain"]
-    learner, collector = s4q.S4Q(mdp, trigger=100.0), s4q.collectors.EpisodeCollector(mdp)
+    learner, collector = s4q.S4Q(mdp, "realisable", trigger=100.0), s4q.collectors.EpisodeCollector(mdp)
     request = learner.ask(10)
     answer = collector.collect(request)
     bad = Visits(answer.grams * np.nan, answer.progress, answer.n_episodes, 0.0, None, None, 0)
@@ -152,14 +169,41 @@ def test_tell_is_strict_and_a_refusal_loses_nothing() -> None:
         learner.tell(request, answer)
 
 
-def test_one_piece_or_many_have_the_same_counts_and_stay_close() -> None:
-    mdp = PROBLEMS["exact features"]
-    whole, pieces = s4q.S4Q(mdp), s4q.S4Q(mdp)
-    s4q.run(whole, s4q.collectors.CountCollector(mdp, seed=1), 10**6)
-    collector = s4q.collectors.CountCollector(mdp, seed=1)
-    for episodes in (1, 9, 990, 9_000, 990_000):
-        s4q.run(pieces, collector, episodes)
-    assert abs(whole.phases - pieces.phases) <= 3
+@pytest.mark.parametrize("preset", ["realisable", "practical", "paper"])
+@pytest.mark.parametrize("kind", [s4q.collectors.CountCollector, s4q.collectors.EpisodeCollector])
+def test_a_run_stopped_after_every_shard_has_the_bits_of_the_whole(preset: str, kind: type) -> None:
+    mdp = s4q.problems.low_rank(6, 2, 3, 3)
+    options = {"ridge": 1.0, "trigger": 2.0} if preset == "paper" else {"cache_episodes": 30}
+    whole, pieces = (s4q.S4Q(mdp, preset, **options) for _ in range(2))  # type: ignore[arg-type]
+    s4q.run(whole, kind(mdp, seed=1), 20_000)
+    collector, left, stops = kind(mdp, seed=1), 20_000, 0
+    while left:
+        left -= s4q.run(pieces, collector, left, stop=lambda _: True).episodes
+        stops += 1
+    assert stops > 30
+    assert whole.phases == pieces.phases
+    assert whole.q.same_as(pieces.q)
+    assert [e.n_trajectories for e in whole.memory.entries] == [e.n_trajectories for e in pieces.memory.entries]
+    for one, other in zip(whole.memory.entries, pieces.memory.entries, strict=True):
+        assert one.policy.same_as(other.policy)
+    np.testing.assert_array_equal(whole._cov_ref, pieces._cov_ref)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_dice_are_used_twice(mode: str) -> None:
+    """Every shard of a run has an address of its own."""
+    mdp = PROBLEMS["plain"]
+    learner, collector = s4q.S4Q(mdp, **MODES[mode]), s4q.collectors.EpisodeCollector(mdp)  # type: ignore[arg-type]
+    seen: set[tuple[int, int]] = set()
+    left = 3000
+    while left:
+        request = learner.ask(left)
+        shard = next(iter(collector.shards(request)))
+        assert (request.id, shard.index) not in seen
+        seen.add((request.id, shard.index))
+        answer = collector.play(request, shard, request.start() if isinstance(request, Explore) else None)
+        learner.tell(request, answer)
+        left -= answer.n_episodes
 
 
 def test_state_grows_with_phases_only_and_phases_like_the_log() -> None:
@@ -167,7 +211,7 @@ def test_state_grows_with_phases_only_and_phases_like_the_log() -> None:
     mdp = s4q.problems.low_rank()
     runs = {}
     for episodes in (10**6, 10**9, 10**12):
-        learner = s4q.S4Q(mdp)
+        learner = s4q.S4Q(mdp, "realisable")
         runs[episodes] = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), episodes)
         per_policy = learner.memory.entries[0].policy.nbytes
         assert runs[episodes].bytes - learner.memory.nbytes < 20 * per_policy
@@ -179,7 +223,7 @@ def test_state_grows_with_phases_only_and_phases_like_the_log() -> None:
 
 def test_curve_of_s4q_tells_main_loop_from_replay() -> None:
     mdp = s4q.problems.low_rank()
-    run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=0), 10**7)
+    run = s4q.run(s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0), 10**7)
     assert len(run.curve) == run.phases + 1
     for point in run.curve:
         assert point.main_episodes + point.replay_episodes == point.episodes

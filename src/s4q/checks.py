@@ -27,8 +27,8 @@ def finite_array(name: str, value: ArrayLike) -> Array:
 
 
 def require_finite(name: str, array: NDArray[Any]) -> None:
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
+    if not np.isfinite(array).all():
+        bad = np.argwhere(~np.isfinite(array))
         value = array[tuple(bad[0])]
         raise ValueError(f"{name} must be finite, but {_at(name, bad[0])} is {value}; remove NaN and infinity")
 
@@ -50,7 +50,7 @@ def require_positive(name: str, value: float, meaning: str) -> None:
 def require_count(name: str, value: int, meaning: str, at_least: int = 1) -> None:
     """A whole number; a float such as 1e5 is refused."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
-        cure = " (write 10**5, not 1e5)" if isinstance(value, float) else ""
+        cure = " (write 10**5, not 1e5)" if isinstance(value, float) and value >= 1000 else ""
         raise ValueError(
             f"{name} is {meaning}, so it must be a whole number of at least {at_least}{cure}; got {value!r}"
         )
@@ -72,5 +72,5 @@ def require_probabilities(name: str, array: Array) -> None:
 
 
 def require_failure_probability(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise ValueError(f"{name} is a failure probability, so it must lie in (0, 1); got {value}")
+    if not isinstance(value, (int, float, np.number)) or not 0 < value < 1:
+        raise ValueError(f"{name} is a failure probability, so it must lie in (0, 1); got {value!r}")

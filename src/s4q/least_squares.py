@@ -126,12 +126,12 @@ def whitener(gram: Array, ridge: float) -> Array:
     0.5
     """
     k = gram.shape[-1]
+    if k == 1 and gram.min(initial=0.0) + ridge > 0:
+        return np.asarray(1.0 / np.sqrt(gram + ridge))
     try:
         factor = np.linalg.cholesky(gram + ridge * np.eye(k))
     except np.linalg.LinAlgError:
         raise ValueError(f"gram + ridge I is singular in floating point; raise ridge above {ridge}") from None
-    if k == 1:
-        return np.asarray(1.0 / factor, dtype=np.float64)
     return np.stack([np.tril(dtrtri(block, lower=1)[0]) for block in factor])
 
 

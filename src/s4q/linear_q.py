@@ -1,5 +1,6 @@
 """LinearQ: a linear value with an optional bonus and clip, which is also its own greedy policy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -12,12 +13,49 @@ from s4q.least_squares import elliptical_norm_sq
 
 
 @final
+@dataclass(frozen=True, eq=False, slots=True)
+class LevelBonus:
+    """The bonus of one level: (width + kappa sigma(phi)) |W phi|; sigma is the spread of the targets seen near phi.
+
+    Without `second` there is no spread. second is the ridge fit of y^2, so phi . second - (phi . theta)^2 is a
+    variance; noise is what is added to it with the weight of one sample, and ceiling bounds it.
+    """
+
+    whitener: Array  # (n_blocks, k, k)
+    width: Array  # (n_blocks,)
+    second: Array | None = None  # (n_blocks, k)
+    noise: float = 0.0
+    ceiling: float = 0.0
+    ridge: float = 0.0
+    kappa: float = 0.0
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Spread:
+    """The part of the width that comes from the data, for all levels; see LevelBonus."""
+
+    second: Array  # (H, n_blocks, k)
+    scale: Array  # (H, 4): noise, ceiling, ridge, kappa
+
+    def width(self, h: int, phi: Phi, linear: Array, norm_sq: Array) -> Array:
+        """kappa sigma(phi), (n, n_actions), from phi . theta and the squared norms."""
+        noise, ceiling, ridge, kappa = self.scale[h]
+        samples = np.maximum(1.0 / np.maximum(norm_sq, 1e-300) - ridge, 0.0)  # how often this direction was seen
+        squares = np.einsum("nak,nak->na", phi.vectors, self.second[h][phi.blocks])
+        variance = np.clip(squares - linear**2, 0.0, ceiling)
+        sigma_sq = (samples * variance + noise) / (np.maximum(samples - 1.0, 0.0) + 1.0)
+        return np.asarray(kappa * np.sqrt(sigma_sq))
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class LinearQ:
     """Q_h(s, a) = clip(phi . theta_h + width_h |W_h phi|), one parameter per level h = 0..H-1.
 
     whitener W_h has W Sigma W^T = I, so |W phi| is the norm of phi in the metric of Sigma^-1. Without whitener and
-    width there is no bonus; without clip nothing is clipped. The value at h = H is 0.
+    width there is no bonus; without clip nothing is clipped. spread adds to the width what the data says of the noise.
+    The value at h = H is 0.
 
     >>> q = LinearQ(theta=np.array([[[1.0], [2.0]]]), clip=np.array([[0.0, 1.5]]))   # H = 1, two blocks of length 1
     >>> phi = Phi(np.ones((1, 2, 1)), np.array([[0, 1]]))
@@ -26,9 +64,10 @@ class LinearQ:
     """
 
     theta: Array  # (H, n_blocks, k)
-    whitener: Array | None = None  # (H, n_blocks, k, k)
+    whitener: Array | None = None  # (H, n_blocks, k, k), or (1, n_blocks, k, k) for one that all levels share
     width: Array | None = None  # (H, n_blocks); (H,) is accepted: the same for every block
     clip: Array | None = None  # (H, 2): lower and upper; infinities mean no clip
+    spread: Spread | None = None
 
     def __post_init__(self) -> None:
         theta = finite_array("theta", self.theta)
@@ -39,7 +78,8 @@ class LinearQ:
             raise ValueError("whitener and width make the bonus together: give both, or neither for no bonus")
         if self.whitener is not None and self.width is not None:
             white, width = finite_array("whitener", self.whitener), finite_array("width", self.width)
-            require_shape("whitener", white, (horizon, n_blocks, k, k), "(H, n_blocks, k, k)")
+            shared = white.ndim == 4 and len(white) == 1
+            require_shape("whitener", white, (1 if shared else horizon, n_blocks, k, k), "(H, n_blocks, k, k)")
             if width.shape == (horizon,):
                 width = np.repeat(width[:, None], n_blocks, axis=1)
             require_shape("width", width, (horizon, n_blocks), "(H, n_blocks)")
@@ -49,6 +89,15 @@ class LinearQ:
             object.__setattr__(self, "width", _read_only(width))
         if self.clip is not None:
             object.__setattr__(self, "clip", _read_only(_checked_clip(self.clip, horizon)))
+
+    @classmethod
+    def of_levels(cls, theta: Array, bonuses: Sequence[LevelBonus], clip: Array, share: bool = False) -> "LinearQ":
+        """From one bonus per level; with `share` the last level's whitener serves all."""
+        whiteners = np.stack([bonus.whitener for bonus in (bonuses[-1:] if share else bonuses)])
+        seconds = [bonus.second for bonus in bonuses if bonus.second is not None]
+        scale = np.array([(bonus.noise, bonus.ceiling, bonus.ridge, bonus.kappa) for bonus in bonuses])
+        spread = Spread(np.stack(seconds), scale) if len(seconds) == len(bonuses) else None
+        return cls(theta, whiteners, np.stack([bonus.width for bonus in bonuses]), clip, spread)
 
     @property
     def horizon(self) -> int:
@@ -61,19 +110,26 @@ class LinearQ:
 
     def same_as(self, other: "LinearQ") -> bool:
         """Are all parameters equal, bit for bit?"""
+        if len(self._arrays()) != len(other._arrays()):
+            return False
         pairs = zip(self._arrays(), other._arrays(), strict=True)
         return all(a is b if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
 
     def _arrays(self) -> tuple[Array | None, ...]:
-        return (self.theta, self.whitener, self.width, self.clip)
+        spread = () if self.spread is None else (self.spread.second, self.spread.scale)
+        return (self.theta, self.whitener, self.width, self.clip, *spread)
 
     def optimistic(self, h: int, phi: Phi) -> Array:
         """phi . theta + bonus, unclipped, (n, n_actions): the one place of this formula."""
         linear = np.einsum("nak,nak->na", phi.vectors, self.theta[h][phi.blocks])
         if self.whitener is None or self.width is None:
             return np.asarray(linear)
-        norm = np.sqrt(elliptical_norm_sq(phi.vectors, phi.blocks, self.whitener[h]))
-        return np.asarray(linear + self.width[h][phi.blocks] * norm)  # [eqn:Bonus]
+        white = self.whitener[h if len(self.whitener) > 1 else 0]
+        norm_sq = elliptical_norm_sq(phi.vectors, phi.blocks, white)
+        width = self.width[h][phi.blocks]
+        if self.spread is not None:
+            width = width + self.spread.width(h, phi, linear, norm_sq)
+        return np.asarray(linear + width * np.sqrt(norm_sq))  # [eqn:Bonus]
 
     def clipped(self, h: int, values: Array) -> Array:
         """Values of level h, clipped where this Q clips."""

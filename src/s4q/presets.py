@@ -7,35 +7,32 @@ the problem.
 """
 
 from dataclasses import dataclass
-from math import ceil, floor, log, log2, sqrt
+from math import ceil, log, sqrt
 from typing import Literal, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
+from s4q.cache import bytes_per_step
 from s4q.checks import require_count, require_failure_probability, require_positive
+from s4q.least_squares import Moments, whitener
+from s4q.linear_q import LevelBonus
 from s4q.requests import Spec
 from s4q.spec import per_level
+from s4q.widths import (
+    PAPER,
+    TIGHT,
+    Theory,
+    data_scaled_bonus,
+    fixed_design_radius,
+    risk_radius,
+    self_normalised_radius,
+)
 
-PresetName = Literal["paper", "tight", "realisable"]
+PresetName = Literal["paper", "tight", "realisable", "practical"]
 Epochs = Literal["single", "doubling"]
 BonusFrom = Literal["previous", "own"]
-
-
-@final
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Theory:
-    """The numbers in which `paper` and `tight` differ: the same proofs, with the printed and with the best steps."""
-
-    ridge: float  # times log(64 d H p^2 n^2 / delta)
-    trigger: float  # times log(64 H p^2 n^2 / delta)
-    risk: float  # times M^2 [d log(32 B n M) + log(1/delta_fit)]
-    inflation: float  # width of the bonus over radius of the fit: the empirical covariance may be too large
-
-
-PAPER = Theory(ridge=4 / log(36 / 35), trigger=32 * 2 + 8 * 7 / 3, risk=64.0, inflation=sqrt(2))
-TIGHT = Theory(ridge=2 / (4 / 3 * log(4 / 3) - 1 / 3), trigger=16.2, risk=32.0, inflation=sqrt(4 / 3))
 
 
 @final
@@ -53,6 +50,8 @@ class Constants:
     fixed_width: Array | None  # (H,)
     fixed_trigger: tuple[float, float] | None
     max_episodes: int | None
+    cache_episodes: int  # transitions of so many first episodes are kept
+    pool: bool  # every step is a sample for every level
 
     @property
     def theory(self) -> Theory | None:
@@ -61,11 +60,15 @@ class Constants:
 
     def samples_a_level(self, n_total: int) -> int:
         """Episodes behind each level's fit when the memory holds n_total trajectories."""
+        if n_total == 0:
+            return 0
         slots = self.replay_slots(n_total)
-        return slots if self.epochs == "single" else 1 << (floor(log2(slots + 2)) - 1)
+        return slots if self.epochs == "single" else 1 << ((slots + 2).bit_length() - 2)
 
     def replay_slots(self, n_total: int) -> int:
-        """Episodes that an S3Q call may use, divided by H; enough for one epoch at least."""
+        """Episodes that an S3Q call may use, divided by H; enough for one epoch at least, none for an empty memory."""
+        if n_total == 0:
+            return 0
         return max(1 if self.epochs == "single" else 2, ceil(self.c_replay * n_total))
 
     def ridge(self, phase: int, n_total: int) -> Array:
@@ -73,17 +76,17 @@ class Constants:
         if self.fixed_ridge is not None:
             return self.fixed_ridge
         if self.theory is None:
-            return np.ones(self.spec.horizon)
+            return np.full(self.spec.horizon, 1e-6 if self.preset == "practical" else 1.0)
         n = self._n(n_total)
         spread = log(64 * self.spec.dim * self.spec.horizon * phase**2 / self.delta) + 2 * log(n)
-        return np.full(self.spec.horizon, self.theory.ridge * spread * self._shortfall(n_total))
+        return np.full(self.spec.horizon, self.theory.ridge * spread * self._shortfall())
 
     def threshold(self, phase: int) -> tuple[float, float]:
         """(a, b): the trigger is a + b log n, n the trajectories of the phase."""
         if self.fixed_trigger is not None:
             return self.fixed_trigger
         if self.theory is None:
-            return (float(self.spec.dim), 0.0)
+            return (self.spec.dim / 4 if self.preset == "practical" else float(self.spec.dim), 0.0)
         first = self.theory.trigger * log(64 * self.spec.horizon * phase**2 / self.delta)
         return (first, 2 * self.theory.trigger)
 
@@ -91,46 +94,43 @@ class Constants:
         """The balls: one a level for the whole parameter, (H,), or with `realisable` one per block, (H, n_blocks)."""
         if self.theory is not None:
             return np.array(self.spec.radius)
-        per_level = [self._block_radius(h) for h in range(self.spec.horizon)]
-        return np.repeat(np.array(per_level)[:, None], self.spec.n_blocks, axis=1)
+        return np.repeat(np.array(self.spec.block_radius)[:, None], self.spec.n_blocks, axis=1)
+
+    def bonus(self, level: int, phase: int, n_total: int, moments: Moments, ridge: float) -> LevelBonus:
+        """The bonus of a level, from the sums of its samples; n_total trajectories are in the memory."""
+        if self.preset == "practical":
+            kappa = 1.0 if self.fixed_width is None else float(self.fixed_width[level])
+            bound = self.spec.value_bound[level]
+            return data_scaled_bonus(moments, ridge=ridge, value_bound=bound, kappa=kappa)
+        width = self.width(level, phase, n_total, moments.gram, ridge)
+        return LevelBonus(whitener(moments.gram, ridge), width)  # [Alg2:Bonus]
 
     def width(self, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
-        """The bonus of a level is width (n_blocks,) times |phi| in the metric of (gram + ridge I)^-1."""
+        """The bonus is width (n_blocks,) times |phi| in the metric of (gram + ridge I)^-1; not of `practical`."""
         if self.fixed_width is not None:
             return np.full(self.spec.n_blocks, self.fixed_width[level])
         # A fit on fewer samples than the covariance stands for is less sure by a square root.
-        short = sqrt(self._shortfall(n_total)) if self.bonus_from == "previous" else 1.0
+        short = sqrt(self._shortfall()) if self.bonus_from == "previous" else 1.0
         if self.theory is None:
-            return short * self._realisable_width(level, phase, gram, ridge)
-        alpha = self._risk_width(self.theory, level, phase, n_total, ridge)
-        return np.full(self.spec.n_blocks, short * self.theory.inflation * alpha)
-
-    def _risk_width(self, theory: Theory, level: int, phase: int, n_total: int, ridge: float) -> float:
-        """alpha_u: the radius of the fit around the best on-policy predictor, from an excess-risk bound."""
-        spec = self.spec
-        unit = spec.value_bound[level]  # the bound is for numbers of order 1
-        ball = spec.radius[level] / unit
-        largest = ball + self._largest_target(level) / unit
-        n = max(self.samples_a_level(n_total), 1) if self.max_episodes is None else self.max_episodes
-        cover = spec.dim * log(32 * ball * n * largest) + log(1 / self._delta_fit(phase))
-        return unit * sqrt(theory.risk * largest**2 * cover + 2 + 4 * ball**2 * ridge)  # [Thm:FitRadius]
-
-    def _realisable_width(self, level: int, phase: int, gram: Array, ridge: float) -> Array:
-        """Radius per block when the features are exact: sub-Gaussian noise in k_e directions, and the ridge bias."""
-        spec = self.spec
-        k = spec.block_dim
-        seen = k - ridge * np.trace(np.linalg.inv(gram + ridge * np.eye(k)), axis1=1, axis2=2)  # tr G (G + ridge)^-1
-        seen = np.clip(seen, 0.0, k)
-        t = log(spec.n_blocks / self._delta_fit(phase))
-        noise = spec.half_range(level) * np.sqrt(seen + 2 * np.sqrt(seen * t) + 2 * t)
-        return np.asarray(noise + self._block_radius(level) * sqrt(ridge))  # [Thm:RealisableRadius]
-
-    def _block_radius(self, level: int) -> float:
-        """sqrt(k) v_h; a radius that was declared for the whole parameter bounds each block too."""
-        spec = self.spec
-        default = sqrt(spec.dim) * spec.value_bound[level]
-        declared = abs(spec.radius[level] / default - 1) > 1e-9
-        return spec.radius[level] if declared else sqrt(spec.block_dim) * spec.value_bound[level]
+            radius = self_normalised_radius if self.pool else fixed_design_radius
+            return short * radius(
+                gram,
+                ridge=ridge,
+                half_range=self._largest_target(level) / 2 if self.spec.well_specified else self._largest_target(level),
+                ball=self.spec.block_radius[level],
+                log_inverse_delta=log(self.spec.n_blocks / self._delta_fit(phase)),
+            )
+        unit = self.spec.value_bound[level]  # the risk bound is for numbers of order 1
+        alpha = risk_radius(
+            self.theory,
+            dim=self.spec.dim,
+            n=self._n(self.samples_a_level(n_total)),
+            ball=self.spec.radius[level] / unit,
+            largest_target=self._largest_target(level) / unit,
+            ridge=ridge,
+            log_inverse_delta=log(1 / self._delta_fit(phase)),
+        )
+        return np.full(self.spec.n_blocks, short * self.theory.inflation * unit * alpha)
 
     def _largest_target(self, level: int) -> float:
         """A bound on |r + Q'(s', a')|; without a clip at 0 the target may be as low as the ball allows."""
@@ -143,11 +143,12 @@ class Constants:
         return self.delta / (8 * self.spec.horizon * phase**2)
 
     def _n(self, n_total: int) -> int:
-        return max(n_total, 1) if self.max_episodes is None else self.max_episodes
+        """The number of trajectories the logarithms are made for: those so far, or the user's if more."""
+        return max(n_total, 1, self.max_episodes or 1)
 
-    def _shortfall(self, n_total: int) -> float:
-        """How many times fewer samples a fit has than there are trajectories in the memory; 1 if not fewer."""
-        return max(1.0, n_total / self.samples_a_level(n_total))
+    def _shortfall(self) -> float:
+        """How many times fewer samples a fit may have than there are trajectories in the memory; at least 1."""
+        return max(1.0, (1.0 if self.epochs == "single" else 4.0) / self.c_replay)
 
 
 def constants(
@@ -162,6 +163,9 @@ def constants(
     epochs: Epochs | None = None,
     bonus_from: BonusFrom | None = None,
     max_episodes: int | None = None,
+    cache_episodes: int | None = None,
+    cache_bytes: int | None = None,
+    pool: bool | None = None,
 ) -> Constants:
     """The constants of a preset, any of them replaced by a number of your own."""
     if preset not in get_args(PresetName):
@@ -175,19 +179,49 @@ def constants(
         require_positive("c_replay", c_replay, "the number of replay episodes a level per trajectory")
     if max_episodes is not None:
         require_count("max_episodes", max_episodes, "the number of episodes the constants are made for")
+    if preset == "practical" and bonus_from == "previous":
+        raise ValueError('preset "practical" takes its width from the fitted samples: bonus_from must be "own"')
     paper = preset == "paper"
     return Constants(
         spec=spec,
         preset=preset,
         delta=delta,
         epochs=epochs or ("doubling" if paper else "single"),
-        bonus_from=bonus_from or ("own" if preset == "realisable" else "previous"),
-        c_replay=c_replay or (4.0 if paper else 1.0),
+        bonus_from=bonus_from or ("previous" if preset in ("paper", "tight") else "own"),
+        c_replay=c_replay or (4.0 if paper else 0.25 if preset == "practical" else 1.0),
         fixed_ridge=_per_level("ridge", ridge, spec.horizon),
         fixed_width=_per_level("bonus_width", bonus_width, spec.horizon),
         fixed_trigger=_trigger(trigger),
         max_episodes=max_episodes,
+        cache_episodes=_cache_size(spec, preset, cache_episodes, cache_bytes),
+        pool=_pooling(spec, preset, pool),
     )
+
+
+def _cache_size(spec: Spec, preset: PresetName, episodes: int | None, held: int | None) -> int:
+    """Episodes that may be kept: what the user says, and never more than fit in the bytes allowed."""
+    for name, value in (("cache_episodes", episodes), ("cache_bytes", held)):
+        if value is not None:
+            require_count(name, value, "the size of the cache", at_least=0)
+    fitting = None if held is None else held // (spec.horizon * bytes_per_step(spec))
+    if episodes is None:
+        return fitting if fitting is not None else 2000 if preset == "practical" else 0
+    return episodes if fitting is None else min(episodes, fitting)
+
+
+def _pooling(spec: Spec, preset: PresetName, pool: bool | None) -> bool:
+    if pool is None:
+        return spec.stationary and preset not in ("paper", "tight")
+    if pool and not spec.stationary:
+        raise ValueError(
+            "pool=True needs a stationary problem, but dynamics, rewards or features depend on the level here; "
+            "use pool=None or pool=False"
+        )
+    if pool and preset in ("paper", "tight"):
+        raise ValueError(
+            f'preset "{preset}" has no proof for pooled steps; use "realisable" or "practical", or pool=False'
+        )
+    return pool
 
 
 def _per_level(name: str, value: ArrayLike | None, horizon: int) -> Array | None:
@@ -201,7 +235,10 @@ def _per_level(name: str, value: ArrayLike | None, horizon: int) -> Array | None
 def _trigger(trigger: float | tuple[float, float] | None) -> tuple[float, float] | None:
     if trigger is None:
         return None
-    first, slope = trigger if isinstance(trigger, tuple) else (trigger, 0.0)
+    pair = tuple(trigger) if isinstance(trigger, (tuple, list)) else (trigger, 0.0)
+    if len(pair) != 2 or not all(isinstance(x, (int, float)) for x in pair):
+        raise ValueError(f"trigger must be a number, or a pair (a, b) of numbers for a + b log n; got {trigger!r}")
+    first, slope = pair
     require_positive("trigger", first, "the threshold a + b log n: a number, or the pair (a, b)")
     if not 0 <= slope < float("inf"):
         raise ValueError(f"trigger must not fall with n, so b in (a, b) must be at least 0; got {slope}")

@@ -3,17 +3,16 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from threadpoolctl import threadpool_limits
 
 from s4q.checks import require_count
-from s4q.collectors.shards import partial_answers
 from s4q.linear_q import LinearQ
 from s4q.memo import Memo
 from s4q.problems import FiniteMDP
-from s4q.progress import episode_bar
-from s4q.requests import Answer, Collector, Explore, Learner, Policy, Regress, Request
+from s4q.progress_bar import episode_bar
+from s4q.requests import Collector, Explore, Learner, Policy, Regress, Request
 
 
 @final
@@ -34,7 +33,7 @@ class Point:
 
 
 @final
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Run:
     """What came out and what it cost, in the user's units. Regret is exact and charges every episode played."""
 
@@ -52,21 +51,10 @@ class Run:
     policy: Policy
     q: LinearQ
 
-
-@final
-@dataclass(frozen=True, eq=False, slots=True)
-class Progress:
-    """What a stopping rule may look at, between two shards."""
-
-    episodes: int  # played so far
-    steps: int
-    request: Request
-    answer: Answer  # to the request, so far
-    learner: Learner  # it has not been told this answer yet
-
-
-class StoppingRule(Protocol):
-    def __call__(self, progress: Progress, /) -> bool: ...
+    def __repr__(self) -> str:
+        shown = ("episodes", "phases", "regret", "gap", "bytes", "cpu_seconds")
+        known = {name: getattr(self, name) for name in shown if getattr(self, name) is not None}
+        return f"Run({', '.join(f'{name}={value:.6g}' for name, value in known.items())})"
 
 
 def run(
@@ -74,16 +62,16 @@ def run(
     collector: Collector,
     episodes: int,
     *,
-    stop: StoppingRule | None = None,
+    stop: Callable[[Run], bool] | None = None,
     callback: Callable[[Run], None] | None = None,
     progress_bar: bool = False,
 ) -> Run:
     """Let the learner learn for at most this many episodes; call again, with the same collector, to go on.
 
-    stop: called between shards with a Progress (episodes, steps, request, answer, learner); True ends the run, and what
-    was played is told. callback: called with the Run so far whenever a phase (for S3Q an epoch) is finished.
-    progress_bar: on a terminal only. Going on has the law of never having stopped, and the same bits where the pieces
-    end between shards.
+    stop: called with the Run so far after each shard; True ends the run. callback: called with the Run so far
+    whenever a phase (for S3Q an epoch) is finished. progress_bar: on a terminal only. A Run counts its own episodes,
+    from 0, while its phases are the learner's. Going on after `stop` gives the bits of never having stopped; going on
+    after a budget that ended inside a shard has the same law.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
@@ -93,29 +81,38 @@ def run(
     (200, 5, True)
     """
     require_count("episodes", episodes, "the number of episodes to play")
+    _require_roles(learner, collector, stop, callback)
     _require_one_problem(learner, collector)
     ledger = _Ledger(learner, collector)
-    with threadpool_limits(limits=1), episode_bar(episodes, progress_bar) as advance:
-        stopped = False
-        while not stopped and ledger.episodes < episodes:
-            request = learner.ask(episodes - ledger.episodes)
+    with threadpool_limits(limits=1), episode_bar(int(episodes), progress_bar) as advance:
+        while ledger.episodes < episodes:
+            request = learner.ask(int(episodes) - ledger.episodes)
             if request is None:
                 break
-            answer: Any = None
-            for answer in partial_answers(collector, request):
-                advance(ledger.episodes + answer.n_episodes)
-                so_far = ledger.episodes + answer.n_episodes
-                if stop is not None and stop(Progress(so_far, ledger.steps + answer.n_steps, request, answer, learner)):
-                    stopped = True
-                    break
+            # One shard an ask: the learner adds shard after shard, so where a run pauses leaves no trace in the sums.
+            shard = next(iter(collector.shards(request)))
+            start = request.start() if isinstance(request, Explore) else None
+            answer = collector.play(request, shard, start)
             phases = learner.phases
             learner.tell(request, answer)
             ledger.charge(request, answer)
+            advance(ledger.episodes)
             if learner.phases > phases:
                 ledger.mark()
                 if callback is not None:
                     callback(ledger.result())
+            if stop is not None and stop(ledger.result()):
+                break
     return ledger.result()
+
+
+def _require_roles(learner: object, collector: object, stop: object, callback: object) -> None:
+    for name, thing, method in (("learner", learner, "ask"), ("collector", collector, "play")):
+        if not callable(getattr(thing, method, None)) or isinstance(thing, type):
+            raise ValueError(f"{name} must be a {name}, with a method `{method}`; got {thing!r}")
+    for name, thing in (("stop", stop), ("callback", callback)):
+        if not (thing is None or callable(thing)):
+            raise ValueError(f"{name} must be a function of a Run, or None; got {thing!r}")
 
 
 def _require_one_problem(learner: Learner, collector: Collector) -> None:

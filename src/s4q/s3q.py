@@ -15,6 +15,7 @@ it asks for one `Regress` per level. Only level l is fitted during level l; noth
 next.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -24,16 +25,24 @@ from numpy.typing import ArrayLike
 from s4q.blocks import Array
 from s4q.checks import finite_array, require_count, require_finite, require_positive, require_shape
 from s4q.least_squares import Moments, constrained_fit
-from s4q.linear_q import LinearQ
+from s4q.linear_q import LevelBonus, LinearQ
 from s4q.policies import Mixture, Policy, UniformPolicy, require_policy
 from s4q.requests import Regress, Regression, Spec
 from s4q.spec import HasSpec, per_level, spec_of
 
 
 class BonusRule(Protocol):
-    """The bonus of a level: whitener (n_blocks, k, k) and width (n_blocks,). May look at the level's own sums."""
+    """The bonus of a level. May look at the level's own sums."""
 
-    def __call__(self, level: int, moments: Moments) -> tuple[Array, Array]: ...
+    def __call__(self, level: int, moments: Moments) -> LevelBonus: ...
+
+
+class Cached(Protocol):
+    """Samples that the learner holds itself."""
+
+    def moments(self, level: int, value: LinearQ) -> Moments:
+        """Their sums for a fit of `level` with this target."""
+        ...
 
 
 @final
@@ -41,7 +50,7 @@ class BonusRule(Protocol):
 class FixedBonus:
     """A bonus given from outside, as in the paper: width_h |W_h phi|.
 
-    >>> FixedBonus(whitener=np.ones((1, 2, 1, 1)), width=[0.5])(0, Moments.zeros(2, 1))[1].tolist()
+    >>> FixedBonus(whitener=np.ones((1, 2, 1, 1)), width=[0.5])(0, Moments.zeros(2, 1)).width.tolist()
     [0.5, 0.5]
     """
 
@@ -55,9 +64,9 @@ class FixedBonus:
         object.__setattr__(self, "whitener", checked.whitener)
         object.__setattr__(self, "width", checked.width)
 
-    def __call__(self, level: int, moments: Moments) -> tuple[Array, Array]:
+    def __call__(self, level: int, moments: Moments) -> LevelBonus:
         del moments
-        return self.whitener[level], self.width[level]
+        return LevelBonus(self.whitener[level], self.width[level])
 
 
 @final
@@ -87,6 +96,9 @@ class S3Q:
         ridge: ArrayLike = 1.0,
         epoch_size: int | None = None,
         radius: ArrayLike | None = None,
+        pool: bool = False,
+        cached: Cached | None = None,
+        share_whitener: bool = False,
         keep_grams: bool = False,
         first_id: int = 0,
     ) -> None:
@@ -98,19 +110,26 @@ class S3Q:
         self.ridge = per_level("ridge", ridge, self.spec.horizon)
         require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
         if epoch_size is not None:
-            require_count("epoch_size", epoch_size, "the number of episodes a level")
+            require_count("epoch_size", epoch_size, "the number of episodes a level", at_least=0 if cached else 1)
+        self.pool = pool
+        self.cached = cached
+        self.share_whitener = share_whitener
         self.epoch_size = epoch_size
         self.radius = _checked_radius(self.spec, radius)
         self._grams = np.zeros((self.spec.horizon, *self.spec.gram_shape)) if keep_grams else None
         self._best_grams = self._grams
         self.fitted = False  # has an epoch been finished?
+        self.n_fitted = 0  # its episodes a level
         self.n_episodes = 0  # answered so far
-        self._best = self._target = zero_fit(self.spec, bonus)  # [Alg1:Initialize]
+        self._bonuses = zero_bonuses(self.spec, bonus)
+        self._best = self._target = zero_fit(self.spec, self._bonuses, share_whitener)  # [Alg1:Initialize]
         self._epoch = 1
         self._next_id = first_id
         self._moments: Moments
         self._done: int
         self._start_level(self.spec.horizon - 1)
+        while epoch_size == 0 and not self.finished:  # everything is in the cache: nothing to ask for
+            self._finish_level()
 
     @property
     def q(self) -> LinearQ:
@@ -131,8 +150,8 @@ class S3Q:
 
     @property
     def next_id(self) -> int:
-        """The id of the next request."""
-        return self._next_id
+        """An id that no request of this learner has had."""
+        return self._next_id + 1
 
     @property
     def phases(self) -> int:
@@ -171,7 +190,7 @@ class S3Q:
         if self.finished:
             return None
         n = min(self.n_level - self._done, max_episodes)  # [Alg1:StoppingCondition]
-        return Regress(self._next_id, self._level, self.controller, self._target, n, done=self._done)
+        return Regress(self._next_id, self._level, self.controller, self._target, n, self.pool, self._done)
 
     def tell(self, request: Regress, answer: Regression) -> None:
         """Take the sums of a request, or of a part of it."""
@@ -189,8 +208,12 @@ class S3Q:
 
     def _finish_level(self) -> None:
         level = self._level
-        theta = constrained_fit(self._moments, float(self.ridge[level]), self.radius[level])
-        self._target = self._with_level(self._target, level, theta)  # [Alg1:TargetUpdate]
+        moments = self._moments
+        if self.cached is not None:
+            moments = moments + self.cached.moments(level, self._target)
+        theta = np.array(self._target.theta)
+        theta[level] = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
+        self._target = self._new_target(level, theta, moments)  # [Alg1:TargetUpdate]
         if self._grams is not None:
             self._grams[level] = self._moments.gram
         self._next_id += 1
@@ -203,18 +226,16 @@ class S3Q:
         self._best = self._target  # [Alg1:Qbest]
         self._best_grams = None if self._grams is None else self._grams.copy()
         self.fitted = True
+        self.n_fitted = self.n_level
         self._epoch += 1
         self._start_level(self.spec.horizon - 1)
 
-    def _with_level(self, q: LinearQ, level: int, theta: Array) -> LinearQ:
-        """q with the parameter of one level, and its bonus, replaced."""
-        thetas = np.array(q.theta)
-        thetas[level] = theta
-        if self.bonus is None or q.whitener is None or q.width is None:
-            return LinearQ(thetas)
-        whiteners, widths = np.array(q.whitener), np.array(q.width)
-        whiteners[level], widths[level] = self.bonus(level, self._moments)
-        return LinearQ(thetas, whiteners, widths, q.clip)
+    def _new_target(self, level: int, theta: Array, moments: Moments) -> LinearQ:
+        """The target network with a new parameter at one level, and a new bonus there."""
+        if self.bonus is None or self._target.clip is None:
+            return LinearQ(theta)
+        self._bonuses[level] = self.bonus(level, moments)
+        return LinearQ.of_levels(theta, self._bonuses, self._target.clip, self.share_whitener)
 
     def _check_answer(self, request: Regress, answer: Regression) -> None:
         if not (isinstance(request, Regress) and isinstance(answer, Regression)):
@@ -234,19 +255,25 @@ class S3Q:
             require_finite(f"answer.moments.{name}", array)
 
 
-def zero_fit(spec: Spec, bonus: BonusRule | None) -> LinearQ:
-    """The fit of no samples: theta = 0, and the bonus alone."""
+def zero_fit(spec: Spec, bonuses: Sequence[LevelBonus], share_whitener: bool = False) -> LinearQ:
+    """The fit of no samples: theta = 0, and the bonus alone if there is one."""
     theta = np.zeros((spec.horizon, spec.n_blocks, spec.block_dim))
-    if bonus is None:
+    if not bonuses:
         return LinearQ(theta)
-    nothing = Moments.zeros(spec.n_blocks, spec.block_dim)
+    lower = 0.0 if spec.well_specified else -np.inf  # below 0 a clip is safe only when the features are exact
+    clip = np.array([(lower, bound) for bound in spec.value_bound])
+    return LinearQ.of_levels(theta, bonuses, clip, share_whitener)
+
+
+def zero_bonuses(spec: Spec, bonus: BonusRule | None) -> list[LevelBonus]:
+    """The bonus of every level before any sample."""
+    if bonus is None:
+        return []
     if isinstance(bonus, FixedBonus) and bonus.whitener.shape != (spec.horizon, *spec.gram_shape):
         want = (spec.horizon, *spec.gram_shape)
         raise ValueError(f"bonus.whitener must have shape (H, n_blocks, k, k) = {want}; got {bonus.whitener.shape}")
-    pairs = [bonus(h, nothing) for h in range(spec.horizon)]
-    lower = 0.0 if spec.well_specified else -np.inf  # below 0 a clip is safe only when the features are exact
-    clip = np.array([(lower, bound) for bound in spec.value_bound])
-    return LinearQ(theta, np.stack([white for white, _ in pairs]), np.stack([width for _, width in pairs]), clip)
+    nothing = Moments.zeros(spec.n_blocks, spec.block_dim)
+    return [bonus(h, nothing) for h in range(spec.horizon)]
 
 
 def _checked_controller(spec: Spec, controller: Policy | Mixture) -> Mixture:

@@ -15,42 +15,38 @@ The learner asks for a `Regress` per level while S3Q runs and for one `Explore` 
 number of phases, which is of order log(episodes), and with nothing else.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
+from s4q.cache import TransitionCache
 from s4q.checks import require_count, require_finite
 from s4q.explain import explain
 from s4q.least_squares import Moments, whitener
-from s4q.linear_q import LinearQ
+from s4q.linear_q import LevelBonus, LinearQ
+from s4q.policies import Mixture
 from s4q.policy_replay import PolicyReplayMemory
 from s4q.presets import BonusFrom, Constants, Epochs, PresetName, constants
 from s4q.requests import Answer, Explore, Regress, Regression, Request, Spec, Visits
-from s4q.s3q import S3Q, BonusRule, FixedBonus, zero_fit
+from s4q.s3q import S3Q, BonusRule, FixedBonus, zero_bonuses, zero_fit
 from s4q.spec import HasSpec, spec_of
 
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class OwnGramBonus:
-    """The bonus of a phase, from a Gram matrix: by default that of the very samples the level is fitted to."""
+    """The bonus of a phase, from the very samples a level is fitted to."""
 
     constants: Constants
     phase: int
     n_total: int
     ridge: Array  # (H,)
 
-    def of_gram(self, level: int, gram: Array) -> tuple[Array, Array]:
-        """Whitener (n_blocks, k, k) and width (n_blocks,)."""
-        ridge = float(self.ridge[level])
-        width = self.constants.width(level, self.phase, self.n_total, gram, ridge)
-        return whitener(gram, ridge), width  # [Alg2:Bonus]
-
-    def __call__(self, level: int, moments: Moments) -> tuple[Array, Array]:
-        return self.of_gram(level, moments.gram)
+    def __call__(self, level: int, moments: Moments) -> LevelBonus:
+        return self.constants.bonus(level, self.phase, self.n_total, moments, float(self.ridge[level]))
 
 
 @final
@@ -75,7 +71,7 @@ class S4Q:
     def __init__(
         self,
         problem: Spec | HasSpec,
-        preset: PresetName = "realisable",
+        preset: PresetName = "practical",
         *,
         delta: float = 0.05,
         ridge: ArrayLike | None = None,
@@ -85,6 +81,9 @@ class S4Q:
         epochs: Epochs | None = None,
         bonus_from: BonusFrom | None = None,
         max_episodes: int | None = None,
+        cache_episodes: int | None = None,
+        cache_bytes: int | None = None,
+        pool: bool | None = None,
     ) -> None:
         self.spec = spec_of(problem)
         self.constants = constants(
@@ -98,7 +97,14 @@ class S4Q:
             epochs=epochs,
             bonus_from=bonus_from,
             max_episodes=max_episodes,
+            cache_episodes=cache_episodes,
+            cache_bytes=cache_bytes,
+            pool=pool,
         )
+        self._pool = self.constants.pool
+        # The data-scaled bonus of `practical` shares one Gram matrix between levels when steps are pooled.
+        self._share = self._pool and self.constants.preset == "practical"
+        self.cache = TransitionCache(self.spec, self.constants.cache_episodes, self._pool)
         self.memory = PolicyReplayMemory()  # [Alg2:Initialize]
         self._next_id = 0
         self._phase = 0
@@ -106,7 +112,9 @@ class S4Q:
         self._increment: Array  # what the main loop added to Sigma_ref so far
         self._progress: Array  # (H,)
         self._n_trajectories: int
-        self._gram: Array = np.zeros((self.spec.horizon, *self.spec.gram_shape))  # raw Sigma of the phase before
+        self._n_cached: int  # how many of them are in the cache
+        # Raw Sigma of the phase before: one a level, or one in all with pooled steps.
+        self._gram: Array = np.zeros((1 if self._pool else self.spec.horizon, *self.spec.gram_shape))
         self._begin_phase()
 
     @property
@@ -129,7 +137,7 @@ class S4Q:
         """Bytes held by the learner's arrays."""
         own = (self._gram, self._cov_ref, self._whitener, self._increment)
         s3q = 0 if self._s3q is None else self._s3q.nbytes
-        return self.memory.nbytes + self._q.nbytes + sum(array.nbytes for array in own) + s3q
+        return self.memory.nbytes + self.cache.nbytes + self._q.nbytes + sum(array.nbytes for array in own) + s3q
 
     def explain(self) -> str:
         """Where the constants come from, and what they mean in numbers of episodes; print it."""
@@ -149,9 +157,11 @@ class S4Q:
         return Explore(
             id=self._next_id,
             policy=self._q,
-            whitener=self._whitener,
+            whitener=np.broadcast_to(self._whitener, (self.spec.horizon, *self.spec.gram_shape)),
             threshold=self.constants.threshold(self._phase),
             max_episodes=max_episodes,
+            keep=min(self.cache.room, max_episodes),
+            pool=self._pool,
             done=self._n_trajectories,
             progress=self._progress,
         )
@@ -164,8 +174,13 @@ class S4Q:
                 self._finish_replay(self._s3q)
         elif self._s3q is None and isinstance(request, Explore) and isinstance(answer, Visits):
             self._check_visits(request, answer)
+            if answer.kept is not None:
+                self.cache.add(answer.kept, min(request.keep, answer.n_episodes))
+                self._n_cached += min(request.keep, answer.n_episodes)
             self._progress = self._progress + answer.progress
-            self._increment = self._increment + answer.grams
+            self._increment = self._increment + (
+                answer.grams.sum(axis=0, keepdims=True) if self._pool else answer.grams
+            )
             self._n_trajectories += answer.n_episodes
             if request.crossed(self._progress, self._n_trajectories):
                 self._end_phase()
@@ -174,44 +189,56 @@ class S4Q:
 
     def _begin_phase(self) -> None:
         self._phase += 1  # [Alg2:Phase]
-        n_total = self.memory.n_trajectories
+        n_replayed = self.memory.n_trajectories
+        n_total = n_replayed + self.cache.n_episodes
         self._ridge = self.constants.ridge(self._phase, n_total)
         bonus = self._bonus_rule(n_total)
-        if not len(self.memory):
-            self._explore(zero_fit(self.spec, bonus), np.zeros_like(self._gram))
+        if n_total == 0:
+            nothing_seen = zero_fit(self.spec, zero_bonuses(self.spec, bonus), self._share)
+            self._explore(nothing_seen, np.zeros_like(self._gram))
             return
-        slots = self.constants.replay_slots(n_total)
+        slots = self.constants.replay_slots(n_replayed)
         self._replay_budget = self.spec.horizon * slots
+        nobody = Mixture([self._q], np.ones(1))  # nothing to replay: all is in the cache
         self._s3q = S3Q(  # [Alg2:CallS3Q]
             self.spec,
-            self.memory.controller(),
+            self.memory.controller() if n_replayed else nobody,
             bonus=bonus,
             ridge=self._ridge,
             radius=self.constants.radius(),
-            epoch_size=slots if self.constants.epochs == "single" else None,
+            epoch_size=slots if self.constants.epochs == "single" or not slots else None,
+            pool=self._pool,
+            cached=self.cache if self.cache.n_episodes else None,
+            share_whitener=self._share,
             keep_grams=True,
             first_id=self._next_id,
         )
+        if self._s3q.finished:
+            self._finish_replay(self._s3q)
 
     def _finish_replay(self, s3q: S3Q) -> None:
         """The S3Q call is over: its last finished epoch gives Q and, scaled to m_tot trajectories, Sigma_ref."""
-        n_total = self.memory.n_trajectories
-        scale = n_total / self.constants.samples_a_level(n_total)
+        n_replayed = self.memory.n_trajectories
+        scale = n_replayed / max(s3q.n_fitted, 1)
+        grams = s3q.grams.mean(axis=0, keepdims=True) if self._pool else s3q.grams
+        held = np.stack([self.cache.gram(h) for h in range(len(grams))])
         self._next_id = s3q.next_id
         self._s3q = None
-        self._explore(s3q.q, scale * s3q.grams)
+        self._explore(s3q.q, scale * grams + held if self.cache.n_episodes else scale * grams)
 
     def _explore(self, q: LinearQ, cov_ref: Array) -> None:
         """Begin the main loop of a phase with the greedy policy of q."""
         self._q = q
         self._cov_ref = cov_ref  # raw: the ridge is added on use  # [Alg2:CovRef]
-        self._whitener = np.stack([whitener(gram, ridge) for gram, ridge in zip(cov_ref, self._ridge, strict=True)])
+        self._whitener = np.stack([whitener(gram, ridge) for gram, ridge in zip(cov_ref, self._ridge, strict=False)])
         self._increment = np.zeros_like(cov_ref)
-        self._progress = np.zeros(self.spec.horizon)
+        self._progress = np.zeros(len(cov_ref))
         self._n_trajectories = 0
+        self._n_cached = 0
 
     def _end_phase(self) -> None:
-        self.memory.append(self._q, self._n_trajectories)  # [Alg2:Append]
+        if self._n_trajectories > self._n_cached:  # what is in the cache is never replayed
+            self.memory.append(self._q, self._n_trajectories - self._n_cached)  # [Alg2:Append]
         self._gram = self._cov_ref + self._increment
         self._next_id += 1
         self._begin_phase()
@@ -221,8 +248,10 @@ class S4Q:
         own = OwnGramBonus(self.constants, self._phase, n_total, self._ridge)
         if self.constants.bonus_from == "own":
             return own
-        pairs = [own.of_gram(h, self._gram[h]) for h in range(self.spec.horizon)]
-        return FixedBonus(np.stack([white for white, _ in pairs]), np.stack([width for _, width in pairs]))
+        nothing = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
+        grams = np.broadcast_to(self._gram, (self.spec.horizon, *self.spec.gram_shape))
+        bonuses = [own(h, replace(nothing, gram=gram)) for h, gram in enumerate(grams)]
+        return FixedBonus(np.stack([b.whitener for b in bonuses]), np.stack([b.width for b in bonuses]))
 
     def _check_visits(self, request: Explore, answer: Visits) -> None:
         if request.id != self._next_id or request.done != self._n_trajectories:
@@ -232,9 +261,10 @@ class S4Q:
             )
         if not 1 <= answer.n_episodes <= request.max_episodes:
             raise ValueError(f"answer holds {answer.n_episodes} episodes, not 1 to {request.max_episodes} as asked")
-        if answer.grams.shape != self._increment.shape or answer.progress.shape != self._progress.shape:
+        want = (self.spec.horizon, *self.spec.gram_shape)
+        if answer.grams.shape != want or answer.progress.shape != self._progress.shape:
             raise ValueError(
-                f"answer.grams and answer.progress must have shapes {self._increment.shape}, {self._progress.shape}; "
+                f"answer.grams and answer.progress must have shapes {want}, {self._progress.shape}; "
                 f"got {answer.grams.shape}, {answer.progress.shape}"
             )
         require_finite("answer.grams", answer.grams)

@@ -50,6 +50,7 @@ class Spec:
     reward_max: float
     value_bound: tuple[float, ...]  # v_h: bounds Q*_h on reachable pairs, shifted units
     radius: tuple[float, ...]  # B_h of the parameter ball
+    block_radius: tuple[float, ...]  # the same for the part of the parameter that stands in one block
     stationary: bool  # dynamics, rewards and features are the same at every level
     well_specified: bool  # the features are exact: transfer error 0
 
@@ -61,7 +62,11 @@ class Spec:
         require_finite("reward range", np.array([self.reward_min, self.reward_max]))
         if self.reward_min > self.reward_max:
             raise ValueError(f"reward_min must not exceed reward_max; got {self.reward_min} > {self.reward_max}")
-        for name, values in (("value_bound", self.value_bound), ("radius", self.radius)):
+        for name, values in (
+            ("value_bound", self.value_bound),
+            ("radius", self.radius),
+            ("block_radius", self.block_radius),
+        ):
             if len(values) != self.horizon:
                 raise ValueError(f"{name} needs one number per level, {self.horizon}; got {len(values)}")
             for value in values:
@@ -83,7 +88,7 @@ class Spec:
         """The Spec of a feature map, a horizon and a declared reward range (never guessed from data).
 
         `value_bound` bounds the return from any step on, in the user's units: one number (1 when an episode pays
-        once) or one per level. Default: the largest reward at every step left. `radius` defaults to sqrt(d) v_h.
+        once) or one per level. Default: the largest reward at every step left. `radius` defaults to sqrt(d) v_h, of a block sqrt(k) v_h.
         `may_end` says whether episodes may end before the horizon; the reward range must then leave room for the 0
         that follows.
         """
@@ -96,7 +101,10 @@ class Spec:
             )
         shifted = _shifted_bound(horizon, low, high, value_bound, may_end)
         dim = features.n_blocks * features.block_dim
-        balls = np.sqrt(dim) * shifted if radius is None else per_level("radius", radius, horizon)
+        if radius is None:
+            balls, small = np.sqrt(dim) * shifted, np.sqrt(features.block_dim) * shifted
+        else:
+            balls = small = per_level("radius", radius, horizon)  # bounds the whole parameter, so each block too
         return cls(
             horizon=horizon,
             n_actions=features.n_actions,
@@ -106,6 +114,7 @@ class Spec:
             reward_max=high,
             value_bound=tuple(shifted.tolist()),
             radius=tuple(balls.tolist()),
+            block_radius=tuple(small.tolist()),
             stationary=stationary,
             well_specified=well_specified,
         )

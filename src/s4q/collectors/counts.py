@@ -1,4 +1,4 @@
-"""CountCollector: a FiniteMDP answered by drawing counts instead of playing episodes. 10^12 episodes cost what 10^3 do.
+"""CountCollector: a FiniteMDP answered by drawing counts instead of playing episodes, at a cost of order log n.
 
 Episodes of one policy are exchangeable and their steps Markov, so the number that goes through each (level, state,
 action, next state, reward) is a chain of multinomials. Sums over episodes are sums over counts: the law of every
@@ -6,7 +6,7 @@ answer is that of playing.
 """
 
 from collections.abc import Iterator
-from math import ceil, inf, sqrt
+from math import ceil, inf
 from typing import Any, final
 
 import numpy as np
@@ -17,11 +17,13 @@ from s4q.collectors import shards
 from s4q.collectors.draws import Outcomes
 from s4q.collectors.flows import Flow, FlowModel
 from s4q.collectors.shards import generator
-from s4q.least_squares import elliptical_norm_sq, gram_of
+from s4q.least_squares import gram_of
 from s4q.linear_q import LinearQ
 from s4q.memo import Memo
 from s4q.problems import FiniteMDP
 from s4q.requests import Explore, Mixture, Policy, Regress, Regression, Request, Shard, Transitions, Visits
+
+_MOST_STEPS = 4 * 10**18  # int64 holds twice as many
 
 
 @final
@@ -43,18 +45,19 @@ class CountCollector:
         self.mdp = mdp
         self.seed = seed
         self._model = FlowModel(mdp)
-        self._table: Memo[Policy, Array] = Memo(mdp.policy_table, size=4096)
-        self._norms: Memo[Array, Array] = Memo(self._norms_of, size=2)
+        self._norms: Memo[Array, Array] = Memo(mdp.features.norms_sq, size=2)
 
     def shards(self, request: Request) -> Iterator[Shard]:
-        """One shard for Regress. For Explore what cannot cross yet (the kept episodes apart), then doubling chunks."""
+        """One shard for Regress. For Explore what cannot cross yet, then doubling chunks, the kept episodes apart."""
         if isinstance(request, Regress):
             yield Shard(request.done, request.n_episodes)
             return
         n, end = request.done, request.done + request.max_episodes
-        size = request.keep or self._surely_below(request)
+        kept = request.done + request.keep
+        # Sizes depend on n alone, so that a request asked again from n on is cut in the same places.
+        size = n or self._surely_below(request)
         while n < end:
-            size = min(max(size, 1), end - n)
+            size = min(max(size, 1), (kept if n < kept else end) - n)
             yield Shard(n, size)
             n += size
             size = n
@@ -65,6 +68,11 @@ class CountCollector:
 
     def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
         """The answer of one shard; `start` is an Explore's progress before it."""
+        if shard.n_episodes > _MOST_STEPS // self.mdp.horizon:
+            raise ValueError(
+                f"episodes are counted in 64 bits: at most {_MOST_STEPS // self.mdp.horizon:.2e} of {self.mdp.horizon} "
+                f"steps in one request; got {shard.n_episodes:.2e}"
+            )
         if isinstance(request, Regress):
             return self._regress(request, shard)
         if isinstance(request, Explore):
@@ -72,20 +80,17 @@ class CountCollector:
         raise ValueError(f"request must be a Regress or an Explore; got {type(request).__name__}")
 
     def _regress(self, request: Regress, shard: Shard) -> Regression:
-        rng, spec = generator(self.seed, request, shard), self.mdp.spec
+        rng = generator(self.seed, request, shard)
         mixture = request.mixture
         weights = Outcomes.of(mixture.weights[None])
         per_policy = np.zeros(len(mixture.policies), dtype=np.int64)
         per_policy[weights.index[0]] = weights.draw(rng, np.zeros(1, dtype=np.int64), np.array([shard.n_episodes]))[0]
         tables, n = self._distinct(mixture, per_policy)
-        levels = range(self.mdp.horizon) if request.pool else range(request.level + 1)
-        taken = self._taken(rng, tables, n, len(levels))
-        steps = []
-        for h in levels if request.pool else (request.level,):
-            outcomes = self._model.outcomes.draw(rng, self._model.row(h, np.arange(self._model.n_pairs)), taken[h])
-            steps.append(self._model.transitions(h, outcomes))
-        moments = Transitions.concatenate(steps).moments(spec, request.level, request.value)
-        return Regression(moments, per_policy, n_steps=int(taken.sum()))
+        sampled = range(self.mdp.horizon) if request.pool else range(request.level, request.level + 1)
+        outcomes, n_steps = self._outcomes(rng, tables, n, sampled)
+        steps = [self._model.transitions(h, counts) for h, counts in zip(sampled, outcomes, strict=True)]
+        moments = Transitions.concatenate(steps).moments(self.mdp.spec, request.level, request.value)
+        return Regression(moments, per_policy, n_steps)
 
     def _distinct(self, mixture: Mixture, per_policy: IntArray) -> tuple[Array, IntArray]:
         """The different tables (J, H, S, A) among the policies drawn, and the episodes (J,) of each.
@@ -97,7 +102,7 @@ class CountCollector:
         n: list[int] = []
         for policy, count in zip(mixture.policies, per_policy.tolist(), strict=True):
             if count:
-                table = self._table(policy)
+                table = self.mdp.policy_table(policy)
                 group = groups.setdefault(table.tobytes(), len(tables))
                 if group == len(tables):
                     tables.append(table)
@@ -105,31 +110,39 @@ class CountCollector:
                 n[group] += count
         return np.stack(tables), np.array(n)
 
-    def _taken(self, rng: np.random.Generator, tables: Array, n: IntArray, levels: int) -> IntArray:
-        """Counts of each pair at the first levels, (levels, S * A), over policies (J, H, S, A) with n (J,) episodes."""
+    def _outcomes(
+        self, rng: np.random.Generator, tables: Array, n: IntArray, sampled: range
+    ) -> tuple[list[IntArray], int]:
+        """Outcome counts (S * A, O) at the sampled levels, over policies (J, H, S, A) with n (J,) episodes; and the steps.
+
+        Where a level is sampled, the very outcomes that are counted lead on to the next level.
+        """
         model, (n_policies, _, n_states, n_actions) = self._model, tables.shape
-        taken = np.zeros((levels, model.n_pairs), dtype=np.int64)
+        counted: list[IntArray] = []
+        n_steps = 0
         inflow = model.starts(rng, n)
-        for h in range(levels):
+        for h in range(sampled.stop):
             acts = Outcomes.of(tables[:, h].reshape(-1, n_actions))
             here = np.flatnonzero(inflow)
-            policy, state = np.divmod(here, n_states)
             counts = acts.draw(rng, here, inflow.ravel()[here])
-            pairs = state[:, None] * n_actions + acts.index[here]
-            np.add.at(taken[h], pairs, counts)
-            if h + 1 < levels:
-                row, column = np.nonzero(counts)
-                moves = model.row(h, pairs[row, column])
-                arrived = model.moves.draw(rng, moves, counts[row, column])
-                inflow = np.zeros((n_policies, n_states), dtype=np.int64)
-                np.add.at(inflow, (policy[row][:, None], model.moves.index[moves]), arrived)
-                inflow[:, self.mdp.terminal] = 0
-        return taken
+            row, column = np.nonzero(counts)
+            pairs = (here[row] % n_states) * n_actions + acts.index[here[row], column]
+            n_steps += int(counts.sum())
+            law = model.outcomes if h in sampled else model.moves
+            drawn = law.draw(rng, model.row(h, pairs), counts[row, column])
+            if h in sampled:
+                counted.append(np.zeros((model.n_pairs, model.n_outcomes), dtype=np.int64))
+                np.add.at(counted[-1], pairs, drawn)
+            inflow = np.zeros((n_policies, n_states), dtype=np.int64)
+            arrived = law.index[model.row(h, pairs)] % n_states
+            np.add.at(inflow, ((here[row] // n_states)[:, None], arrived), drawn)
+            inflow[:, self.mdp.terminal] = 0
+        return counted, n_steps
 
     def _explore(self, request: Explore, shard: Shard, start: Array) -> Visits:
         rng, model = generator(self.seed, request, shard), self._model
         norms = self._norms(request.whitener)
-        flow = model.draw(rng, self._table(request.policy), shard.n_episodes)
+        flow = model.draw(rng, self.mdp.policy_table(request.policy), shard.n_episodes)
         done = self._until_crossing(rng, request, flow, norms, start, shard.index)
         grams = [
             gram_of(vectors.reshape(model.n_pairs, -1), blocks.ravel(), self.mdp.spec.n_blocks, taken.ravel())
@@ -167,10 +180,7 @@ class CountCollector:
                 if request.crossed(progress, n + taken.n_episodes):
                     return taken
             else:
-                before = start + _progress(taken, norms, request.pool)
-                level = request.level(n + taken.n_episodes + 1)
-                cut = _cut(piece.n_episodes, before, progress, level)
-                first, rest = self._model.split(rng, piece, cut)
+                first, rest = self._model.split(rng, piece, piece.n_episodes // 2)
                 stack += [rest, first]
         return taken
 
@@ -178,17 +188,11 @@ class CountCollector:
         levels = range(self.mdp.horizon)
         return Transitions.concatenate([self._model.transitions(h, flow.outcomes[h]) for h in levels])
 
-    def _norms_of(self, whitener: Array) -> Array:
-        """|phi|^2 in the metric of Sigma_ref at every pair, (H, S, A)."""
-        features = self.mdp.features
-        levels = range(self.mdp.horizon)
-        return np.stack([elliptical_norm_sq(features.vectors[h], features.blocks[h], whitener[h]) for h in levels])
-
     def _surely_below(self, request: Explore) -> int:
         """Episodes that cannot reach the threshold even if each took the longest features of every level."""
         longest = self._norms(request.whitener).max(axis=(1, 2))
         fastest = longest.sum(keepdims=True) if request.pool else longest
-        room = request.level(request.done + 1) - request.start()
+        room = request.level(1)
         with np.errstate(divide="ignore", invalid="ignore"):
             episodes = np.where(fastest > 0, room / fastest, inf).min()
         return request.max_episodes if episodes >= request.max_episodes else max(0, ceil(episodes) - 1)
@@ -203,20 +207,3 @@ def _progress(flow: Flow, norms: Array, pool: bool) -> Array:
     """Sums of |phi|^2 over the episodes of a flow: (H,), or (1,) with pool."""
     sums = (flow.taken * norms).sum(axis=(1, 2))
     return np.asarray(sums.sum(keepdims=True) if pool else sums)
-
-
-def _cut(n: int, before: Array, after: Array, level: float) -> int:
-    """Where to cut n episodes whose progress goes from `before` to `after` and crosses `level`.
-
-    A little before the place where the crossing should be, else a little after it, else in the middle: pieces then
-    shrink like square roots.
-    """
-    gained = after - before
-    share = float(np.min(np.where(gained > 0, (level - before) / np.where(gained > 0, gained, 1.0), inf)))
-    centre = n * min(max(share, 0.0), 1.0)
-    margin = 3 * sqrt(centre) + 1
-    if centre - margin >= n / 1000 + 1:
-        return min(int(centre - margin), n - 1)
-    if centre + margin <= n - 1:
-        return int(centre + margin)
-    return n // 2

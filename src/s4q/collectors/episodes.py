@@ -11,7 +11,7 @@ from s4q.blocks import Array, BoolArray, IntArray
 from s4q.checks import require_count
 from s4q.collectors import shards
 from s4q.collectors.shards import fixed_shards, generator
-from s4q.least_squares import elliptical_norm_sq, gram_of
+from s4q.least_squares import gram_of
 from s4q.linear_q import LinearQ
 from s4q.memo import Memo
 from s4q.problems import FiniteMDP
@@ -77,7 +77,7 @@ class EpisodeCollector:
 
     def _explore(self, request: Explore, shard: Shard, start: Array) -> Visits:
         rng = generator(self.seed, request, shard)
-        norms = self._norms(request.whitener)
+        norms = self.mdp.features.norms_sq(request.whitener)
         progress = np.zeros_like(start)
         dice = self._dice(rng, shard)
         played = []
@@ -136,7 +136,11 @@ class EpisodeCollector:
         for i, one in enumerate(played):
             states[i, : len(one.states)] = one.states
             actions[i, : len(one.actions)] = one.actions
-        rewards = mdp.rewards[np.arange(mdp.horizon), states[:, :-1], actions] - spec.reward_min
+        levels = np.arange(mdp.horizon)
+        if mdp.arrival_rewards is None:
+            rewards = mdp.rewards[levels, states[:, :-1], actions] - spec.reward_min
+        else:
+            rewards = mdp.arrival_rewards[levels, states[:, :-1], actions, states[:, 1:]] - spec.reward_min
         if mdp.reward_noise == "bernoulli":
             spread = spec.reward_max - spec.reward_min
             rewards = np.where(dice[:n, 2::3] * spread < rewards, spread, 0.0)
@@ -166,12 +170,6 @@ class EpisodeCollector:
             vectors, blocks = mdp.features(h, episodes.states[rows, h]).chosen(episodes.actions[rows, h])
             grams.append(gram_of(vectors, blocks, mdp.spec.n_blocks))
         return np.stack(grams)
-
-    def _norms(self, whitener: Array) -> Array:
-        """|phi|^2 in the metric of Sigma_ref at every pair, (H, S, A)."""
-        features = self.mdp.features
-        levels = range(self.mdp.horizon)
-        return np.stack([elliptical_norm_sq(features.vectors[h], features.blocks[h], whitener[h]) for h in levels])
 
     def _returns(self, episodes: "_Episodes") -> Array:
         """Shifted returns, (n,): 0 a step after the end is -reward_min a step in shifted units."""

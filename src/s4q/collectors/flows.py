@@ -47,6 +47,7 @@ class FlowModel:
         horizon, n_states, n_actions = mdp.rewards.shape
         self.n_pairs = n_states * n_actions
         repeats = mdp.transitions.strides[0] == 0 and mdp.rewards.strides[0] == 0
+        repeats &= mdp.arrival_rewards is None or mdp.arrival_rewards.strides[0] == 0
         self._table_of_level = [0] * horizon if repeats else list(range(horizon))
         levels = sorted(set(self._table_of_level))
         moves = np.concatenate([mdp.transitions[h].reshape(self.n_pairs, n_states) for h in levels])
@@ -56,6 +57,9 @@ class FlowModel:
         self.n_outcomes = self.outcomes.index.shape[1]
         self.next_state = self.outcomes.index % n_states  # (rows, O)
         self.reward = np.where(self.outcomes.index < n_states, paid[:, None], unpaid[:, None])  # shifted
+        if mdp.arrival_rewards is not None:
+            arrivals = np.concatenate([mdp.arrival_rewards[h].reshape(self.n_pairs, n_states) for h in levels])
+            self.reward = np.take_along_axis(arrivals, self.next_state, axis=1) - mdp.spec.reward_min
         self._start = Outcomes.of(mdp.start[None])
 
     def row(self, h: int, pairs: IntArray) -> IntArray:
@@ -109,7 +113,7 @@ class FlowModel:
         return part, flow - part
 
     def transitions(self, h: int, outcomes: IntArray) -> Transitions:
-        """The steps at level h as weighted features; outcomes (S, A, O) are counts."""
+        """The steps at level h as weighted features; outcomes (S, A, O) or (S * A, O) are counts."""
         features = self.mdp.features
         pairs, which = np.nonzero(outcomes.reshape(self.n_pairs, self.n_outcomes))
         states, actions = np.divmod(pairs, self.mdp.n_actions)

@@ -24,25 +24,17 @@ def generator(seed: int, request: Request, shard: Shard) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(request.id, shard.index)))
 
 
-def partial_answers(collector: Collector, request: Request) -> Iterator[Any]:
-    """Play shard after shard and yield the sum so far after each; an Explore ends with the first crossing episode."""
+def collect(collector: Collector, request: Request) -> Any:
+    """The whole answer: shard after shard, added in their order; an Explore ends with the first crossing episode."""
     total = None
     progress = request.start() if isinstance(request, Explore) else None
     for shard in collector.shards(request):
         answer = collector.play(request, shard, progress)
         total = answer if total is None else total + answer
-        yield total
         if isinstance(request, Explore):
             progress = progress + answer.progress
             if request.crossed(progress, shard.index + answer.n_episodes):
-                return
-
-
-def collect(collector: Collector, request: Request) -> Any:
-    """The whole answer, shards played one after the other."""
-    answer = None
-    for answer in partial_answers(collector, request):  # noqa: B007 (the last one is the sum)
-        pass
-    if answer is None:
+                break
+    if total is None:
         raise ValueError(f"a request needs at least one episode; got {request.n_episodes}")
-    return answer
+    return total

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from s4q.blocks import Array, BoolArray, IntArray, Phi, States
 from s4q.checks import finite_array, require_shape
+from s4q.least_squares import elliptical_norm_sq
 from s4q.requests import FeatureMap
 
 
@@ -91,6 +92,11 @@ class TableFeatures:
     def level(self, h: int) -> Phi:
         """The features of all states at level h."""
         return Phi(self.vectors[h], self.blocks[h])
+
+    def norms_sq(self, whitener: Array) -> Array:
+        """|phi|^2 in the metric of Sigma^-1 at every pair, (H, S, A); whitener (H, n_blocks, k, k)."""
+        levels = zip(self.vectors, self.blocks, whitener, strict=True)
+        return np.stack([elliptical_norm_sq(vectors, blocks, white) for vectors, blocks, white in levels])
 
     def __call__(self, h: int, states: States) -> Phi:
         """vectors (n, A, k) and blocks (n, A) of states (n,)."""

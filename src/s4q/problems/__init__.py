@@ -4,6 +4,7 @@ from s4q.problems.chain import chain
 from s4q.problems.combination_lock import combination_lock
 from s4q.problems.deep_sea import deep_sea
 from s4q.problems.finite_mdp import Facts, FiniteMDP
+from s4q.problems.gymnasium_table import from_gymnasium
 from s4q.problems.low_rank import bellman_closed, low_rank
 from s4q.problems.river_swim import river_swim
 
@@ -14,6 +15,7 @@ __all__ = [
     "chain",
     "combination_lock",
     "deep_sea",
+    "from_gymnasium",
     "low_rank",
     "river_swim",
 ]

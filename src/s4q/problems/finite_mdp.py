@@ -11,6 +11,7 @@ from s4q.blocks import Array, BoolArray
 from s4q.checks import finite_array, require_count, require_probabilities, require_shape
 from s4q.features import TableFeatures
 from s4q.linear_q import LinearQ
+from s4q.memo import Memo
 from s4q.policies import Mixture, Policy, UniformPolicy, require_policy
 from s4q.problems import planning
 from s4q.requests import FeatureMap, Spec
@@ -42,6 +43,8 @@ class FiniteMDP:
     terminal: (S,) bool; an episode that enters such a state is over and earns 0 from then on. Such a state must be
     absorbing with reward 0, have features 0 (one-hot features see to it) and not be a start state.
     well_specified: are the features exact (transfer error 0)? None: yes for one-hot features, else no.
+    arrival_rewards: (H, S, A, S) or (S, A, S), when the reward is known given the next state; `rewards` must be its
+    mean.
 
     >>> mdp = FiniteMDP(np.ones((1, 2, 1)), [[0.2, 0.7]], [1.0], horizon=3)
     >>> round(mdp.v_star, 12), mdp.dim, mdp.spec.stationary
@@ -63,6 +66,7 @@ class FiniteMDP:
         radius: ArrayLike | None = None,
         terminal: ArrayLike | None = None,
         well_specified: bool | None = None,
+        arrival_rewards: ArrayLike | None = None,
     ) -> None:
         self.transitions = _checked_transitions(transitions, horizon)
         self.horizon, self.n_states, self.n_actions = self.transitions.shape[:3]
@@ -74,6 +78,7 @@ class FiniteMDP:
             raise ValueError(f'reward_noise must be "bernoulli" or "none"; got {reward_noise!r}')
         self.reward_noise: RewardNoise = reward_noise
         self.terminal = self._checked_terminal(terminal)
+        self.arrival_rewards = self._checked_arrivals(arrival_rewards)
         self.features = self._checked_features(features)
         self.spec = Spec.of(
             self.features,
@@ -86,6 +91,7 @@ class FiniteMDP:
             may_end=bool(self.terminal.any()),
         )
         self._check_value_bound()
+        self._tables: Memo[Policy, Array] = Memo(self._table_of, size=max(8, 2**26 // self.rewards.size // 8))
 
     @property
     def dim(self) -> int:
@@ -114,11 +120,17 @@ class FiniteMDP:
         return f"FiniteMDP({sizes}, v_star={self.v_star:.6g})"
 
     def policy_table(self, policy: Policy) -> Array:
-        """The policy's action probabilities everywhere, (H, S, A)."""
+        """The policy's action probabilities everywhere, (H, S, A); those of recent policies are remembered."""
+        return self._tables(policy)
+
+    def _table_of(self, policy: Policy) -> Array:
         states = np.arange(self.n_states)
         levels = range(self.horizon)
         require_policy("policy", policy)
-        rows = [np.asarray(policy.probabilities(h, states, self.features.level(h))) for h in levels]
+        try:
+            rows = [np.asarray(policy.probabilities(h, states, self.features.level(h))) for h in levels]
+        except IndexError as error:
+            raise ValueError(f"policy was made for a problem of other sizes than {self} ({error})") from None
         for row in rows:
             require_shape("policy.probabilities(h, states, phi)", row, self.rewards.shape[1:], "(n, n_actions)")
         table = np.stack(rows)
@@ -193,6 +205,20 @@ class FiniteMDP:
                     f"start puts {self.start[state]} on terminal state {state}; an episode cannot be over at once"
                 )
         return mask
+
+    def _checked_arrivals(self, arrivals: ArrayLike | None) -> Array | None:
+        if arrivals is None:
+            return None
+        array = finite_array("arrival_rewards", arrivals)
+        if array.ndim == 3:
+            array = np.broadcast_to(array, (self.horizon, *array.shape))
+        require_shape("arrival_rewards", array, self.transitions.shape, "(H, S, A, S), or (S, A, S),")
+        off = np.abs(np.einsum("hsat,hsat->hsa", self.transitions, array) - self.rewards).max()
+        if off > 1e-8:
+            raise ValueError(f"rewards must be the mean of arrival_rewards over next states; they differ by {off:.3g}")
+        if self.reward_noise != "none":
+            raise ValueError(f'arrival_rewards leave no noise: reward_noise must be "none"; got {self.reward_noise!r}')
+        return array
 
     def _checked_features(self, features: ArrayLike | FeatureMap | None) -> TableFeatures:
         if features is None:
