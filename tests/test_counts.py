@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency, ks_2samp
+from scipy.stats import chi2_contingency, geom, ks_2samp, kstest
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
+from s4q.collectors.flows import FlowModel
 from s4q.problems import FiniteMDP
 from s4q.requests import Explore, Mixture, Regress, Regression, Visits
 from small_problems import random_mdp
@@ -231,3 +232,96 @@ def test_policies_that_act_alike_are_drawn_together_and_counted_apart() -> None:
     answer = CountCollector(mdp).collect(Regress(0, 3, Mixture([q, twin], [0.5, 0.5]), zero_q(mdp), 10**6))
     assert answer.episodes_per_policy.sum() == 10**6
     assert abs(answer.episodes_per_policy[0] - 500_000) < 5 * 500
+
+
+def sticky() -> FiniteMDP:
+    """Two states that are never left: what an episode sees at one step it sees at all."""
+    return FiniteMDP(np.broadcast_to(np.eye(2)[:, None, :], (2, 1, 2)), [[0.0], [1.0]], [0.5, 0.5], horizon=4)
+
+
+@pytest.mark.parametrize("n", [1, 3, 10**6])
+def test_pooled_steps_of_one_episode_hang_together(n: int) -> None:
+    """Counts, targets and next states are those of whole episodes: on the sticky problem all steps agree."""
+    mdp = sticky()
+    value = s4q.LinearQ(np.tile([[[0.0], [10.0]]], (4, 1, 1)))
+    mixed = Mixture([s4q.UniformPolicy(1)], [1.0])
+    for i in range(20):
+        moments = CountCollector(mdp, seed=0).collect(Regress(i, 1, mixed, value, n, pool=True)).moments
+        seen = moments.gram.ravel()
+        assert np.all(seen % 4 == 0)  # four steps an episode, all in one state
+        np.testing.assert_allclose(moments.moment.ravel(), seen * [0.0, 11.0])
+
+
+def slow_mover() -> FiniteMDP:
+    """Six steps of a chain that seldom moves, so that steps of an episode are strongly dependent."""
+    transitions = np.array([[[0.9, 0.1]], [[0.1, 0.9]]])
+    return FiniteMDP(transitions, [[0.1], [0.8]], [0.5, 0.5], horizon=6)
+
+
+def test_pooled_regress_of_dependent_steps_has_the_same_law() -> None:
+    mdp = slow_mover()
+    value = s4q.LinearQ(np.tile([[[0.0], [3.0]]], (6, 1, 1)))
+    request_of = regress(2, Mixture([s4q.UniformPolicy(1)], [1.0]), value, pool=True)
+    played = answers(EpisodeCollector(mdp, seed=1), request_of, fields_of_regression)
+    counted = answers(CountCollector(mdp, seed=2), request_of, fields_of_regression)
+    assert p_of_same_law(played, counted) > 1e-3
+
+
+def rare_and_heavy() -> tuple[FiniteMDP, np.ndarray]:
+    """A state reached once in 10^4 episodes whose features weigh a million times as much as the others."""
+    transitions = np.zeros((2, 2, 1, 2))
+    transitions[0, 0, 0] = [1 - 1e-4, 1e-4]
+    transitions[0, 1, 0, 1] = transitions[1, 0, 0, 0] = transitions[1, 1, 0, 1] = 1.0
+    mdp = FiniteMDP(transitions, np.zeros((2, 2, 1)), [1.0, 0.0])
+    white = np.full((2, 2, 1, 1), 1e-3)
+    white[:, 1] = 1e3
+    return mdp, white
+
+
+def test_rare_heavy_features_are_found_with_few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The crossing is a single rare event: its episode number is geometric, and finding it takes order log n cuts."""
+    mdp, white = rare_and_heavy()
+    cuts = [0]
+    split = FlowModel.split
+
+    def counting(*arguments: object) -> object:
+        cuts[0] += 1
+        return split(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FlowModel, "split", counting)
+    numbers = []
+    for i in range(400):
+        cuts[0] = 0
+        answer = CountCollector(mdp, seed=3).collect(Explore(i, s4q.UniformPolicy(1), white, (6.0, 0.0), 10**12))
+        numbers.append(answer.n_episodes)
+        assert cuts[0] <= 2 * np.log2(answer.n_episodes + 2) + 4
+    assert kstest(numbers, geom(1e-4).cdf).pvalue > 1e-3
+    assert kstest(numbers, geom(1.3e-4).cdf).pvalue < 1e-3
+
+
+def test_a_bursty_crossing_under_a_growing_threshold_has_the_same_law() -> None:
+    """Rare large steps and a threshold that grows fast: a chunk may end below its last threshold and still have crossed."""
+    mdp, white = rare_and_heavy()
+    frequent = FiniteMDP(
+        np.where(mdp.transitions == 1e-4, 0.2, np.where(mdp.transitions == 1 - 1e-4, 0.8, mdp.transitions)),
+        mdp.rewards,
+        mdp.start,
+    )
+    white = np.sqrt(np.where(white > 1, 3.0, 0.01))
+
+    def request_of(i: int) -> Explore:
+        return Explore(i, s4q.UniformPolicy(1), white, (1.0, 2.0), 10**6)
+
+    played = answers(
+        EpisodeCollector(frequent, seed=1), request_of, lambda a: {"n": a.n_episodes, **fields_of_visits(a)}
+    )
+    counted = answers(
+        CountCollector(frequent, seed=2), request_of, lambda a: {"n": a.n_episodes, **fields_of_visits(a)}
+    )
+    assert p_of_same_law(played, counted) > 1e-3
+
+
+def test_too_many_episodes_for_64_bits_are_refused() -> None:
+    mdp = s4q.problems.river_swim(3, 12)
+    with pytest.raises(ValueError, match=r"episodes are counted in 64 bits: at most 3.33e\+17 of 12 steps"):
+        CountCollector(mdp).collect(Regress(0, 2, mixture(mdp), zero_q(mdp), 10**18))

@@ -1,11 +1,13 @@
 """EpisodeCollector: the law of its answers against exact occupancies, and its bits."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
 import s4q
-from s4q.collectors import EpisodeCollector
+from s4q.collectors import CountCollector, EpisodeCollector
 from s4q.problems import FiniteMDP
 from s4q.requests import Answer, Explore, Mixture, Policy, Regress, Regression, Request, Shard, Visits
 from small_problems import blocked_mdp, cliff, random_mdp
@@ -287,3 +289,76 @@ def test_a_shard_played_with_another_start_is_cut_elsewhere() -> None:
     fresh: Visits = collector.play(request, shard)
     ahead: Visits = collector.play(request, shard, np.full(3, 300.0))
     assert ahead.n_episodes < fresh.n_episodes
+
+
+@pytest.mark.parametrize("kind", [EpisodeCollector, CountCollector])
+@pytest.mark.parametrize("level", [0, 3, 7])
+def test_pooled_steps_that_end_an_episode_are_worth_what_the_level_says(kind: type, level: int) -> None:
+    """The cliff is deterministic: the pooled fit of any level is r + V(next), or r + the known worth of an end."""
+    mdp = cliff()
+    value = s4q.LinearQ(np.random.default_rng(0).random((8, 20, 1)))
+    answer = kind(mdp, seed=0).collect(
+        Regress(0, level, Mixture([s4q.UniformPolicy(4)], [1.0]), value, 3000, pool=True)
+    )
+    after = value.value(level + 1, mdp.features.level(0)) if level + 1 < 8 else np.zeros(5)
+    after[4] = mdp.spec.ended_value(level)
+    expected = (mdp.rewards[0] - mdp.spec.reward_min + mdp.transitions[0] @ after).ravel()[:16]
+    seen = answer.moments.gram.ravel()[:16]
+    np.testing.assert_allclose(answer.moments.moment.ravel()[:16] / seen, expected, rtol=1e-12)
+
+
+def test_keep_and_done_together() -> None:
+    """The second part of a request keeps its own first episodes, not those before."""
+    mdp = random_mdp(4, 2, 3, 3, seed=5)
+    collector = EpisodeCollector(mdp, seed=8)
+    policy = s4q.UniformPolicy(2)
+    for done in (0, 1024, 2000):
+        part = collector.collect(explore(mdp, policy, (np.inf, 0.0), 50, keep=7, done=done, progress=np.zeros(3)))
+        assert (part.kept.levels == 0).sum() == 7
+
+
+@pytest.mark.parametrize("kind", [EpisodeCollector, CountCollector])
+def test_exact_sums_on_a_deterministic_problem(kind: type) -> None:
+    """One state, one action, reward 0.5 a step for 3 steps, the value clipped at 1: every sum is known."""
+    mdp = FiniteMDP(np.ones((1, 1, 1)), [[0.5]], [1.0], horizon=3, reward_noise="none")
+    q = s4q.LinearQ(np.full((3, 1, 1), 5.0), clip=[[0.0, 1.0]] * 3)
+    answer = kind(mdp).collect(explore(mdp, q, (np.inf, 0.0), 10))
+    assert (answer.return_sum, answer.start_value_sum, answer.n_steps) == (15.0, 10.0, 30)
+    assert answer.return_sum_sq == (22.5 if kind is EpisodeCollector else None)
+
+
+def test_requests_with_different_ids_have_different_dice() -> None:
+    mdp = random_mdp(5, 3, 4, 3, seed=1)
+    first, second = (
+        EpisodeCollector(mdp, seed=0).collect(Regress(i, 1, mixture(mdp), zero_q(mdp), 100)).moments.moment
+        for i in (0, 1)
+    )
+    assert not np.array_equal(first, second)
+
+
+def test_a_growing_threshold_is_followed_across_shards() -> None:
+    """Several shards with b > 0: the stop is the first n at which the progress of n episodes reaches a + b log n."""
+    mdp = blocked_mdp()
+    policy, collector = s4q.UniformPolicy(3), EpisodeCollector(mdp, seed=4)
+    stopped = collector.collect(explore(mdp, policy, (300.0, 120.0), 10**5))
+    n = stopped.n_episodes
+    assert n > 2048
+    before = collector.collect(explore(mdp, policy, (np.inf, 0.0), n - 1))
+    assert before.progress.max() < 300 + 120 * np.log(n - 1)
+    assert stopped.progress.max() >= 300 + 120 * np.log(n)
+
+
+BAD_REQUESTS = [
+    (lambda mdp: Regress(0, 3, mixture(mdp), zero_q(mdp), 5), r"level must lie in 0..2; got 3"),
+    (lambda mdp: Regress(0, -1, mixture(mdp), zero_q(mdp), 5), r"level must lie in 0..2; got -1"),
+    (lambda mdp: Regress(0, 1, mixture(mdp), zero_q(mdp), 0), r"n_episodes .*got 0"),
+    (lambda mdp: explore(mdp, s4q.UniformPolicy(2), (np.nan, 0.0), 5), r"threshold .*nan"),
+    (lambda mdp: explore(mdp, s4q.UniformPolicy(2), (1.0, 0.0), 5, keep=-3), r"keep .*got -3"),
+    (lambda mdp: explore(mdp, s4q.UniformPolicy(2), (1.0, 0.0), 0), r"max_episodes .*got 0"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), BAD_REQUESTS)
+def test_bad_requests_are_refused(make: Callable[[FiniteMDP], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(one_hot_mdp())

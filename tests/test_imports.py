@@ -50,6 +50,8 @@ def imported(path: Path) -> set[str]:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            raise AssertionError(f"{path.name} has a relative import, which this check cannot follow")
         elif isinstance(node, ast.ImportFrom) and node.module:
             deeper = [f"{node.module}.{alias.name}" for alias in node.names]
             names = deeper if node.module == "s4q" else [node.module]

@@ -1,5 +1,6 @@
 """Presets: the formulas against numbers worked out apart, and every override."""
 
+from dataclasses import replace
 from math import log, sqrt
 
 import numpy as np
@@ -9,6 +10,7 @@ import s4q
 from s4q.explain import explain, first_phase, visits_until_useful
 from s4q.presets import Constants, constants
 from s4q.requests import Spec
+from s4q.widths import TIGHT
 
 NOTHING = np.zeros((1, 10, 10))
 
@@ -175,3 +177,59 @@ def test_constants_are_frozen() -> None:
     c: Constants = s4q.S4Q(s4q.problems.low_rank()).constants
     with pytest.raises(AttributeError):
         c.delta = 0.5  # type: ignore[misc]
+
+
+def test_hand_numbers_with_every_factor() -> None:
+    """Phase 3, 1000 trajectories, c = 1/4, no max_episodes, misspecified; and several blocks."""
+    c = constants(literal_spec(), "tight", c_replay=0.25)
+    lam = TIGHT.ridge * log(64 * 10 * 3 * 9 * 10**6 / 0.05) * 4
+    assert c.ridge(3, 1000)[1] == pytest.approx(lam, rel=1e-12)
+    assert c.threshold(3)[0] == pytest.approx(16.2 * log(64 * 3 * 9 / 0.05), rel=1e-12)
+    largest = 1 + 2  # B + r + max(v, B) at a level that is not the last
+    alpha_sq = 32 * largest**2 * (10 * log(32 * 250 * largest) + log(8 * 3 * 9 / 0.05)) + 2 + 4 * 7.0
+    assert c.width(0, 3, 1000, NOTHING, 7.0)[0] == pytest.approx(sqrt(4 * 4 / 3 * alpha_sq), rel=1e-12)
+    blocks = constants(literal_spec(n_blocks=5, block_dim=2, well_specified=True), "realisable")
+    t = log(5 * 8 * 3 * 9 / 0.05)
+    width = blocks.width(0, 3, 1000, np.zeros((5, 2, 2)), 4.0)
+    np.testing.assert_allclose(width, np.full(5, 1.0 * sqrt(2 * t) + 1.0 * 2.0))  # half range (1 + 1)/2, B = 1
+
+
+def test_a_wide_target_without_a_lower_clip_counts_the_ball() -> None:
+    """Misspecified: values may be as low as -B, so targets are bounded by r + max(v, B)."""
+    spec = replace(literal_spec(), radius=(1.0, 5.0, 1.0), block_radius=(1.0, 5.0, 1.0))
+    loose, strict = constants(spec, "realisable"), constants(replace(spec, well_specified=True), "realisable")
+    assert loose.width(0, 1, 1, NOTHING, 1.0)[0] > 2 * strict.width(0, 1, 1, NOTHING, 1.0)[0]
+
+
+@pytest.mark.parametrize("preset", ["paper", "tight", "realisable"])
+@pytest.mark.parametrize("c_replay", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("epochs", ["single", "doubling"])
+def test_nothing_falls_whatever_the_replay(preset: str, c_replay: float, epochs: str) -> None:
+    c = constants(literal_spec(), preset, c_replay=c_replay, epochs=epochs, bonus_from="previous")  # type: ignore[arg-type]
+    totals = [1, 2, 3, 10, 255, 256, 511, 512, 10**4, 10**6]
+    ridges = [c.ridge(p, n)[0] for p, n in enumerate(totals, start=1)]
+    widths = [c.width(0, p, n, NOTHING, r)[0] for p, (n, r) in enumerate(zip(totals, ridges, strict=True), start=1)]
+    assert ridges == sorted(ridges)
+    assert widths == sorted(widths)
+    for n in totals:
+        assert c.samples_a_level(n) * max(1.0, (1 if epochs == "single" else 4) / c_replay) >= n
+
+
+def test_more_episodes_than_announced_do_not_void_the_constants() -> None:
+    few, none = constants(literal_spec(), "tight", max_episodes=100), constants(literal_spec(), "tight")
+    assert few.ridge(2, 10)[0] > none.ridge(2, 10)[0]
+    assert few.ridge(2, 10**9)[0] == none.ridge(2, 10**9)[0]
+
+
+def test_doubling_schedule_at_powers_of_two() -> None:
+    c = constants(literal_spec(), "paper", c_replay=1.0)
+    for power in range(2, 60):
+        for slots in (2**power - 3, 2**power - 2, 2**power - 1):
+            if slots >= 2:
+                finished = c.samples_a_level(slots)
+                assert 2 * finished - 2 <= slots < 4 * finished - 2  # 2 + 4 + ... + finished <= slots
+
+
+def test_a_tiny_ball_does_not_break_the_logarithm() -> None:
+    spec = replace(literal_spec(), radius=(0.01, 0.01, 0.01), block_radius=(0.01, 0.01, 0.01))
+    assert constants(spec, "tight").width(2, 1, 1, NOTHING, 1.0)[0] > 0

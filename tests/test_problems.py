@@ -173,6 +173,13 @@ def test_stationarity_is_seen_in_the_arrays() -> None:
     rewards = np.array(base.rewards)
     rewards[1, 0, 0] = 0.5
     assert not FiniteMDP(base.transitions, rewards, base.start).spec.stationary
+    transitions = np.array(base.transitions)
+    transitions[2, 0, 0] = [0.5, 0.5, 0.0, 0.0]
+    assert not FiniteMDP(transitions, base.rewards, base.start).spec.stationary
+    features = np.full((3, 4, 2, 2), 0.5)
+    assert FiniteMDP(base.transitions, base.rewards, base.start, features).spec.stationary
+    features[2] = 0.4
+    assert not FiniteMDP(base.transitions, base.rewards, base.start, features).spec.stationary
 
 
 def test_default_and_declared_value_bounds() -> None:
@@ -189,7 +196,11 @@ def test_default_and_declared_value_bounds() -> None:
 def test_bounds_of_a_problem_with_only_costs_that_may_end() -> None:
     """All rewards are negative, yet an ended episode earns 0: the bound of later levels must leave room for it."""
     spec = s4q.Spec.of(cliff().features, horizon=3, reward_range=(-10.0, -1.0))
-    assert spec.value_bound == (29.0, 19.0, 9.0)
-    assert spec.ended_value(0) == 20.0
-    assert spec.value_bound[1] >= spec.ended_value(0) - 1.0
-    assert spec.half_range(2) == 4.5
+    assert spec.value_bound == (29.0, 20.0, 10.0)
+    for h in range(2):
+        assert spec.value_bound[h + 1] >= spec.ended_value(h)
+    # y lies in [0, largest reward + v_{h+1}], whatever v_h is.
+    assert [spec.half_range(h) for h in range(3)] == [14.5, 9.5, 4.5]
+    declared = s4q.Spec.of(cliff().features, horizon=3, reward_range=(0.0, 1.0), value_bound=1.5)
+    assert declared.value_bound == (1.5, 1.5, 1.0)
+    assert [declared.half_range(h) for h in range(3)] == [1.25, 1.0, 0.5]

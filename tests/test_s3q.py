@@ -114,14 +114,39 @@ def test_every_stop_piece_and_schedule(
     assert_equal(mdp, *both(mdp, budget, with_bonus=with_bonus, epoch_size=epoch_size, piece=piece))
 
 
-def test_the_oracle_notices_planted_errors() -> None:
+def test_the_oracle_notices_planted_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another ridge, a target one level off, a forgotten reset: none of them is within 1e-10."""
     mdp = CASES["plain"]
-    learner, run, literal = both(mdp, 150)
+    learner, _, literal = both(mdp, 150)
     with pytest.raises(AssertionError):
         assert_equal(mdp, learner, both(mdp, 150, ridge=0.31)[1], literal)
-    shifted = s4q.LinearQ(np.roll(run.q.theta, 1, axis=0))
-    assert np.abs(mdp.q_values(shifted) - mdp.q_values(run.q)).max() > 1e-3
+    value = s4q.LinearQ.value
+    with monkeypatch.context() as patch:
+        patch.setattr(s4q.LinearQ, "value", lambda self, h, phi: value(self, max(h - 1, 0), phi))
+        with pytest.raises(AssertionError):
+            assert_equal(mdp, *both(mdp, 150))
+    with monkeypatch.context() as patch:
+        patch.setattr(s4q.S3Q, "_start_level", start_level_without_reset)
+        with pytest.raises(AssertionError):
+            assert_equal(mdp, *both(mdp, 150))
+
+
+def start_level_without_reset(learner: s4q.S3Q, level: int) -> None:
+    if not hasattr(learner, "_moments"):
+        learner._moments = s4q.Moments.zeros(learner.spec.n_blocks, learner.spec.block_dim)
+    learner._level, learner._done = level, 0
+
+
+def test_gram_matrices_of_the_finished_epoch_are_kept_on_request() -> None:
+    mdp = CASES["plain"]
+    scripts = write_scripts(mdp, 150, seed=11)
+    learner = s4q.S3Q(mdp, s4q.UniformPolicy(3), ridge=0.3, keep_grams=True)
+    s4q.run(learner, ScriptedCollector(mdp, scripts), episodes=150)
+    literal = both(mdp, 150)[2]
+    np.testing.assert_allclose(learner.grams[:, 0], literal.grams, atol=1e-12)
+    assert learner.n_fitted == literal.n_level
+    with pytest.raises(ValueError, match="keep_grams"):
+        _ = s4q.S3Q(mdp, s4q.UniformPolicy(3)).grams
 
 
 @pytest.mark.parametrize("n_trajectories", range(1, 200))

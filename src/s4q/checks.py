@@ -19,7 +19,7 @@ def finite_array(name: str, value: ArrayLike) -> Array:
     if value is None:
         raise ValueError(f"{name} is needed; got None")
     try:
-        array = np.array(value, dtype=np.float64)
+        array = np.array(value, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of numbers ({error}); got {type(value).__name__}") from None
     require_finite(name, array)

@@ -91,7 +91,7 @@ def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: IntArray |
         return _sum_by_block(vectors, scale, blocks, n_blocks)[:, :, None]
     gram = np.zeros((n_blocks, k, k))
     for block, rows in _rows_by_block(blocks, n_blocks):
-        part = vectors[rows]
+        part = np.ascontiguousarray(vectors[rows])
         if weights is None:
             gram[block] = part.T @ part  # BLAS fills one triangle and mirrors it
         else:

@@ -6,7 +6,7 @@ learner.tell(request, answer)
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from math import log
 from typing import Any, Protocol, final
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array, BoolArray, IntArray, Phi, States
+from s4q.checks import require_count
 from s4q.least_squares import Moments
 from s4q.linear_q import LinearQ
 from s4q.policies import Mixture, Policy, UniformPolicy
@@ -68,6 +69,11 @@ class Regress:
     pool: bool = False
     done: int = 0
 
+    def __post_init__(self) -> None:
+        require_count("n_episodes", self.n_episodes, "the number of episodes to play")
+        if not 0 <= self.level < self.value.horizon:
+            raise ValueError(f"level must lie in 0..{self.value.horizon - 1}; got {self.level}")
+
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -88,6 +94,12 @@ class Explore:
     pool: bool = False
     done: int = 0
     progress: Array | None = None  # (H,), or (1,) with pool; None: no progress yet
+
+    def __post_init__(self) -> None:
+        require_count("max_episodes", self.max_episodes, "the most episodes to play")
+        require_count("keep", self.keep, "the number of first episodes whose transitions return", at_least=0)
+        if not (self.threshold[0] >= 0 and self.threshold[1] >= 0):  # NaN fails here too
+            raise ValueError(f"threshold (a, b) must not be negative; got {self.threshold}")
 
     @property
     def n_episodes(self) -> int:
@@ -120,7 +132,7 @@ class Transitions:
     vectors: Array  # (n, k): phi of the action taken
     blocks: IntArray  # (n,)
     rewards: Array  # (n,)
-    next_vectors: Array  # (n, n_actions, k); of no meaning where the episode ended or the horizon was reached
+    next_vectors: Array  # (n, n_actions, k); of no meaning where the episode ended
     next_blocks: IntArray  # (n, n_actions)
     ended: BoolArray  # (n,): the episode ended with this step
     weights: IntArray  # (n,): how often this very step was seen
@@ -136,7 +148,7 @@ class Transitions:
         return self.rewards + np.where(self.ended, spec.ended_value(level), after)  # [Alg1:TDError]
 
     def moments(self, spec: Spec, level: int, value: LinearQ) -> Moments:
-        """The sums a fit of `level` needs."""
+        """The sums a fit of `level` needs, over all these steps whatever their level."""
         targets = self.targets(spec, level, value)
         return Moments.of(self.vectors, self.blocks, targets, spec.n_blocks, self.weights)
 
@@ -207,7 +219,7 @@ class Shard:
     """A piece of a request. Its index is the number of its first episode within the request's id: never used twice."""
 
     index: int
-    n_episodes: int = field(compare=False)
+    n_episodes: int
 
 
 class Learner(Protocol):

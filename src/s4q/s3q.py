@@ -251,8 +251,14 @@ class S3Q:
         moments = answer.moments
         if moments.gram.shape != self.spec.gram_shape:
             raise ValueError(f"answer.moments.gram must have shape {self.spec.gram_shape}; got {moments.gram.shape}")
-        for name, array in (("gram", moments.gram), ("moment", moments.moment)):
-            require_finite(f"answer.moments.{name}", array)
+        if len(answer.episodes_per_policy) != len(self.controller.policies):
+            raise ValueError(
+                f"answer.episodes_per_policy needs one count for each of {len(self.controller.policies)} policies"
+            )
+        for name in ("moment", "moment_sq"):
+            require_shape(f"answer.moments.{name}", getattr(moments, name), self.spec.gram_shape[:2], "(n_blocks, k)")
+        for name in ("gram", "moment", "moment_sq", "sum_y2"):
+            require_finite(f"answer.moments.{name}", np.asarray(getattr(moments, name)))
 
 
 def zero_fit(spec: Spec, bonuses: Sequence[LevelBonus], share_whitener: bool = False) -> LinearQ:

@@ -88,9 +88,9 @@ class Spec:
         """The Spec of a feature map, a horizon and a declared reward range (never guessed from data).
 
         `value_bound` bounds the return from any step on, in the user's units: one number (1 when an episode pays
-        once) or one per level. Default: the largest reward at every step left. `radius` defaults to sqrt(d) v_h, of a block sqrt(k) v_h.
-        `may_end` says whether episodes may end before the horizon; the reward range must then leave room for the 0
-        that follows.
+        once) or one per level. Default: the largest reward at every step left. `radius` defaults to sqrt(d) v_h, of a
+        block sqrt(k) v_h. `may_end` says whether episodes may end before the horizon; the reward range must then
+        leave room for the 0 that follows.
         """
         require_count("horizon", horizon, "the number of steps of an episode")
         low, high = (float(r) for r in reward_range)
@@ -168,8 +168,8 @@ def _shifted_bound(horizon: int, low: float, high: float, bound: ArrayLike | Non
     best = high + (left - 1) * (max(high, 0.0) if may_end else high)
     if bound is not None:
         best = np.minimum(per_level("value_bound", bound, horizon), best)
-        if may_end:
-            best[1:] = np.maximum(best[1:], 0.0)  # an ended episode is worth 0 from there on
+    if may_end:
+        best[1:] = np.maximum(best[1:], 0.0)  # an ended episode is worth 0 from there on
     shifted = best - left * low
     if np.any(shifted <= 0):
         if bound is None:  # one constant reward: every policy is optimal, any positive bound will do

@@ -113,7 +113,7 @@ class CountCollector:
     def _outcomes(
         self, rng: np.random.Generator, tables: Array, n: IntArray, sampled: range
     ) -> tuple[list[IntArray], int]:
-        """Outcome counts (S * A, O) at the sampled levels, over policies (J, H, S, A) with n (J,) episodes; and the steps.
+        """Outcome counts (S * A, O) at the sampled levels, over policies (J, H, S, A) with n (J,) episodes; and steps.
 
         Where a level is sampled, the very outcomes that are counted lead on to the next level.
         """

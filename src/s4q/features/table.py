@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array, BoolArray, IntArray, Phi, States
-from s4q.checks import finite_array, require_shape
+from s4q.checks import finite_array, require_finite, require_shape
 from s4q.least_squares import elliptical_norm_sq
 from s4q.requests import FeatureMap
 
@@ -33,6 +33,7 @@ class TableFeatures:
             raise ValueError(f"blocks must be whole numbers; got dtype {self.blocks.dtype}")
         if not 0 <= self.blocks.min() <= self.blocks.max() < self.n_blocks:
             raise ValueError(f"blocks must lie in 0..{self.n_blocks - 1}; got {self.blocks.min()}..{self.blocks.max()}")
+        require_finite("features", self.vectors)
         norms = np.linalg.norm(self.vectors, axis=-1)
         if norms.max() > 1 + 1e-9:
             h, s, a = (int(i) for i in np.unravel_index(int(np.argmax(norms)), norms.shape))

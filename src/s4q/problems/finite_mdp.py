@@ -73,11 +73,12 @@ class FiniteMDP:
         self.start = finite_array("start", start)
         require_shape("start", self.start, (self.n_states,), "(S,)")
         require_probabilities("start", self.start)
+        self.terminal = self._terminal_mask(terminal)
         self.rewards = self._checked_rewards(rewards, float(reward_min), float(reward_max))
+        self._check_terminal()
         if reward_noise not in ("bernoulli", "none"):
             raise ValueError(f'reward_noise must be "bernoulli" or "none"; got {reward_noise!r}')
         self.reward_noise: RewardNoise = reward_noise
-        self.terminal = self._checked_terminal(terminal)
         self.arrival_rewards = self._checked_arrivals(arrival_rewards)
         self.features = self._checked_features(features)
         self.spec = Spec.of(
@@ -178,10 +179,9 @@ class FiniteMDP:
         if array.ndim == 2:
             array = np.broadcast_to(array, (self.horizon, *array.shape))
         require_shape("rewards", array, self.transitions.shape[:3], "(H, S, A), or (S, A),")
-        for name, bad in (
-            ("below reward_min", array < low - 1e-12),
-            ("above reward_max", array > high + 1e-12),
-        ):
+        paying = ~self.terminal[:, None]  # a terminal state pays nothing, whatever the range
+        for name, bad in (("below reward_min", array < low - 1e-12), ("above reward_max", array > high + 1e-12)):
+            bad &= paying
             if bad.any():
                 h, s, a = (int(i) for i in np.argwhere(bad)[0])
                 raise ValueError(
@@ -190,21 +190,23 @@ class FiniteMDP:
                 )
         return array
 
-    def _checked_terminal(self, terminal: ArrayLike | None) -> BoolArray:
+    def _terminal_mask(self, terminal: ArrayLike | None) -> BoolArray:
         if terminal is None:
             return np.zeros(self.n_states, dtype=np.bool_)
         mask = np.array(terminal)
         require_shape("terminal", mask, (self.n_states,), "(S,)")
         if mask.dtype != np.bool_:
             raise ValueError(f"terminal must be an array of True and False; got dtype {mask.dtype}")
-        for state in np.flatnonzero(mask):
+        return mask
+
+    def _check_terminal(self) -> None:
+        for state in np.flatnonzero(self.terminal):
             if np.any(self.transitions[:, state, :, state] < 1) or np.any(self.rewards[:, state] != 0):
                 raise ValueError(f"terminal state {state} must be absorbing with reward 0 at every level")
             if self.start[state] > 0:
                 raise ValueError(
                     f"start puts {self.start[state]} on terminal state {state}; an episode cannot be over at once"
                 )
-        return mask
 
     def _checked_arrivals(self, arrivals: ArrayLike | None) -> Array | None:
         if arrivals is None:
