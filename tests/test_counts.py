@@ -300,7 +300,7 @@ def test_rare_heavy_features_are_found_with_few_cuts(monkeypatch: pytest.MonkeyP
 
 
 def test_a_bursty_crossing_under_a_growing_threshold_has_the_same_law() -> None:
-    """Rare large steps and a threshold that grows fast: a chunk may end below its last threshold and still have crossed."""
+    """Rare large steps, a threshold that grows fast: a chunk may end below its last threshold and yet have crossed."""
     mdp, white = rare_and_heavy()
     frequent = FiniteMDP(
         np.where(mdp.transitions == 1e-4, 0.2, np.where(mdp.transitions == 1 - 1e-4, 0.8, mdp.transitions)),

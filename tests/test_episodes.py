@@ -340,12 +340,12 @@ def test_a_growing_threshold_is_followed_across_shards() -> None:
     """Several shards with b > 0: the stop is the first n at which the progress of n episodes reaches a + b log n."""
     mdp = blocked_mdp()
     policy, collector = s4q.UniformPolicy(3), EpisodeCollector(mdp, seed=4)
-    stopped = collector.collect(explore(mdp, policy, (300.0, 120.0), 10**5))
+    stopped = collector.collect(explore(mdp, policy, (400.0, 150.0), 10**5))
     n = stopped.n_episodes
     assert n > 2048
     before = collector.collect(explore(mdp, policy, (np.inf, 0.0), n - 1))
-    assert before.progress.max() < 300 + 120 * np.log(n - 1)
-    assert stopped.progress.max() >= 300 + 120 * np.log(n)
+    assert before.progress.max() < 400 + 150 * np.log(n - 1)
+    assert stopped.progress.max() >= 400 + 150 * np.log(n)
 
 
 BAD_REQUESTS = [

@@ -90,5 +90,5 @@ def test_error_falls_like_one_over_root_n(build: Callable[[], FiniteMDP]) -> Non
 def test_q_learning_with_a_moving_target_fails_the_same_test(
     build: Callable[[], FiniteMDP], planted: Callable[[FiniteMDP, int], dict[int, float]]
 ) -> None:
-    """First-order steps never settle; second-order ones carry the early targets along and then forget them: too steep."""
+    """First-order steps never settle; second-order ones carry early targets along, then forget them: too steep."""
     assert not -0.6 < slope(build(), planted, range(2)) < -0.4

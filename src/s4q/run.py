@@ -26,7 +26,7 @@ class Point:
     steps: int
     phases: int
     regret: float | None  # None where the problem is not a FiniteMDP
-    gap: float | None  # v_star - value of the policy at hand
+    gap: float | None  # v_star - value of the phase's policy (at the end: of the newest)
     optimistic_value: float | None  # what the learner's Q promises at the start
     bytes: int  # held by the learner
     cpu_seconds: float
@@ -98,7 +98,7 @@ def run(
             ledger.charge(request, answer)
             advance(ledger.episodes)
             if learner.phases > phases:
-                ledger.mark()
+                ledger.mark(request)
                 if callback is not None:
                     callback(ledger.result())
             if stop is not None and stop(ledger.result()):
@@ -158,16 +158,17 @@ class _Ledger:
         else:
             self._regret += answer.n_episodes * self._gap(request.policy)
 
-    def mark(self) -> None:
-        """Add a point to the curve."""
-        self._points.append(self._point())
+    def mark(self, request: Request) -> None:
+        """Add a point to the curve: the phase that just ended, with the policy it played."""
+        policy = request.policy if isinstance(request, Explore) else self._learner.policy
+        self._points.append(self._point(policy))
 
     def result(self) -> Run:
-        now = self._point()
-        points = self._points if self._points and self._points[-1].episodes == now.episodes else [*self._points, now]
+        now = self._point(self._learner.policy)
+        points = [*self._points, now]
         return Run(**asdict(now), curve=tuple(points), policy=self._learner.policy, q=self._learner.q)
 
-    def _point(self) -> Point:
+    def _point(self, policy: Policy) -> Point:
         known = self._mdp is not None
         return Point(
             episodes=self.episodes,
@@ -176,15 +177,15 @@ class _Ledger:
             steps=self.steps,
             phases=self._learner.phases,
             regret=self._regret if known else None,
-            gap=self._gap(self._learner.policy) if known else None,
-            optimistic_value=self._promise() if known else None,
+            gap=self._gap(policy) if known else None,
+            optimistic_value=self._promise(policy) if known else None,
             bytes=self._learner.nbytes,
             cpu_seconds=time.process_time() - self._cpu_start,
         )
 
-    def _promise(self) -> float:
+    def _promise(self, policy: Policy) -> float:
         """The learner's value of the start, in the user's units."""
-        mdp, q = self._known_mdp(), self._learner.q
+        mdp, q = self._known_mdp(), policy if isinstance(policy, LinearQ) else self._learner.q
         return float(mdp.start @ mdp.spec.to_user_units(0, q.value(0, mdp.features.level(0))))
 
     def _gap_of(self, policy: Policy) -> float:
