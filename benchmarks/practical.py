@@ -158,5 +158,39 @@ def table(wanted: str = "") -> Table:
     return result
 
 
+def _low_rank(dim: int, cache: int | None, seed: int) -> Outcome:
+    mdp = s4q.problems.low_rank(dim=dim, seed=seed)
+    learner = s4q.S4Q(mdp, cache_episodes=cache)
+    run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), 10**6)
+    return Outcome(run.regret or 0.0, 0, (run.gap or 0.0) / mdp.v_star, run.bytes, run.cpu_seconds)
+
+
+def price_table() -> Table:
+    """What bounded memory costs where nothing is stationary: against keeping every transition."""
+    result = Table(
+        title=f"low_rank, H = 3, 10^6 episodes, {SEEDS} seeds: the price of a bounded cache (target: 2H = 6)"
+    )
+    for header in ("d", "regret", "regret, all kept", "ratio", "bytes", "bytes, all kept", "CPU s"):
+        result.add_column(header, justify="right")
+    with ProcessPoolExecutor(2) as pool:
+        for dim in (5, 10, 20):
+            bounded = list(pool.map(partial(_low_rank, dim, None), range(SEEDS)))
+            kept = list(pool.map(partial(_low_rank, dim, 10**7), range(SEEDS)))
+            regret, free = (np.mean([o.regret for o in outcomes]) for outcomes in (bounded, kept))
+            held, all_held = (np.mean([o.held for o in outcomes]) for outcomes in (bounded, kept))
+            cells = [
+                f"{dim}",
+                f"{regret:.0f}",
+                f"{free:.0f}",
+                f"{regret / free:.2f}",
+                f"{held:,.0f}",
+                f"{all_held:,.0f}",
+            ]
+            result.add_row(*cells, f"{np.mean([o.cpu for o in bounded]):.1f}")
+    return result
+
+
 if __name__ == "__main__":
-    Console(width=150).print(table(sys.argv[1] if len(sys.argv) > 1 else ""))
+    console = Console(width=150)
+    console.print(table(sys.argv[1] if len(sys.argv) > 1 else ""))
+    console.print(price_table())

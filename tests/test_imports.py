@@ -26,6 +26,8 @@ ORDER = [
     "widths",
     "presets",
     "explain",
+    "main_loop",
+    "diagnostics",
     "s3q",
     "s4q",
     "run",

@@ -71,13 +71,13 @@ def assert_equal(mdp: FiniteMDP, learner: s4q.S4Q, run: s4q.Run, literal: Litera
         close(unclipped(mdp, entry.policy), phase.unclipped)
         np.testing.assert_array_equal(mdp.policy_table(entry.policy), table)
     last = literal.phases[-1]
-    n_blocks, n_grams = mdp.spec.n_blocks, len(learner._cov_ref)
+    n_blocks, n_grams = mdp.spec.n_blocks, len(learner._loop.cov_ref)
     close(unclipped(mdp, learner.q), last.unclipped)
-    close(learner._cov_ref, np.stack([in_blocks(g, n_blocks) for g in last.cov_ref[:n_grams]]))
-    close(learner._progress, last.progress)
-    close(learner._increment, np.stack([in_blocks(g, n_blocks) for g in last.increment[:n_grams]]))
+    close(learner._loop.cov_ref, np.stack([in_blocks(g, n_blocks) for g in last.cov_ref[:n_grams]]))
+    close(learner._loop.progress, last.progress)
+    close(learner._loop.increment, np.stack([in_blocks(g, n_blocks) for g in last.increment[:n_grams]]))
     assert learner.cache.n_episodes == len(literal.cached)
-    assert learner._n_trajectories == last.n
+    assert learner._loop.n_trajectories == last.n
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -119,8 +119,8 @@ def test_the_oracle_notices_planted_errors(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def end_phase_without_the_increment(learner: s4q.S4Q) -> None:
-    learner.memory.append(learner._q, learner._n_trajectories)
-    learner._gram = learner._cov_ref
+    learner.memory.append(learner.q, learner._loop.n_trajectories)
+    learner._gram = learner._loop.cov_ref
     learner._next_id += 1
     learner._begin_phase()
 
@@ -186,7 +186,7 @@ def test_a_run_stopped_after_every_shard_has_the_bits_of_the_whole(preset: str, 
     assert [e.n_trajectories for e in whole.memory.entries] == [e.n_trajectories for e in pieces.memory.entries]
     for one, other in zip(whole.memory.entries, pieces.memory.entries, strict=True):
         assert one.policy.same_as(other.policy)
-    np.testing.assert_array_equal(whole._cov_ref, pieces._cov_ref)
+    np.testing.assert_array_equal(whole._loop.cov_ref, pieces._loop.cov_ref)
 
 
 @pytest.mark.parametrize("mode", MODES)

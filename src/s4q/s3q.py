@@ -29,6 +29,7 @@ from s4q.linear_q import LevelBonus, LinearQ
 from s4q.policies import Mixture, Policy, UniformPolicy, require_policy
 from s4q.requests import Regress, Regression, Spec
 from s4q.spec import HasSpec, per_level, spec_of
+from s4q.widths import residual_variance
 
 
 class BonusRule(Protocol):
@@ -120,6 +121,7 @@ class S3Q:
         self._best_grams = self._grams
         self.fitted = False  # has an epoch been finished?
         self.n_fitted = 0  # its episodes a level
+        self.residuals: Array = np.zeros(self.spec.horizon)  # residual variance of the newest fit of each level
         self.n_episodes = 0  # answered so far
         self._bonuses = zero_bonuses(self.spec, bonus)
         self._best = self._target = zero_fit(self.spec, self._bonuses, share_whitener)  # [Alg1:Initialize]
@@ -213,6 +215,7 @@ class S3Q:
             moments = moments + self.cached.moments(level, self._target)
         theta = np.array(self._target.theta)
         theta[level] = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
+        self.residuals[level] = residual_variance(moments, theta[level], float(self.ridge[level]))
         self._target = self._new_target(level, theta, moments)  # [Alg1:TargetUpdate]
         if self._grams is not None:
             self._grams[level] = self._moments.gram

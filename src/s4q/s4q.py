@@ -23,10 +23,12 @@ from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
 from s4q.cache import TransitionCache
-from s4q.checks import require_count, require_finite
+from s4q.checks import require_count
+from s4q.diagnostics import Finding, diagnose
 from s4q.explain import explain
-from s4q.least_squares import Moments, whitener
+from s4q.least_squares import Moments
 from s4q.linear_q import LevelBonus, LinearQ
+from s4q.main_loop import MainLoop, PhaseRecord
 from s4q.policies import Mixture
 from s4q.policy_replay import PolicyReplayMemory
 from s4q.presets import BonusFrom, Constants, Epochs, PresetName, constants
@@ -104,15 +106,14 @@ class S4Q:
         self._pool = self.constants.pool
         # The data-scaled bonus of `practical` shares one Gram matrix between levels when steps are pooled.
         self._share = self._pool and self.constants.preset == "practical"
+        self.last_phase: PhaseRecord | None = None  # the last finished one
+        self._n_main = self._n_replayed = 0  # episodes so far
         self.cache = TransitionCache(self.spec, self.constants.cache_episodes, self._pool)
         self.memory = PolicyReplayMemory()  # [Alg2:Initialize]
         self._next_id = 0
         self._phase = 0
         self._s3q: S3Q | None = None  # the call in progress; None in a main loop
-        self._increment: Array  # what the main loop added to Sigma_ref so far
-        self._progress: Array  # (H,)
-        self._n_trajectories: int
-        self._n_cached: int  # how many of them are in the cache
+        self._loop: MainLoop  # of the running phase, or of the phase before while S3Q prepares the next
         # Raw Sigma of the phase before: one a level, or one in all with pooled steps.
         self._gram: Array = np.zeros((1 if self._pool else self.spec.horizon, *self.spec.gram_shape))
         self._begin_phase()
@@ -120,12 +121,12 @@ class S4Q:
     @property
     def q(self) -> LinearQ:
         """The newest optimistic Q: that of the running phase, or of the phase before while S3Q prepares the next."""
-        return self._q
+        return self._loop.q
 
     @property
     def policy(self) -> LinearQ:
         """The greedy policy of `q`."""
-        return self._q
+        return self._loop.q
 
     @property
     def phases(self) -> int:
@@ -134,14 +135,19 @@ class S4Q:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the learner's arrays."""
-        own = (self._gram, self._cov_ref, self._whitener, self._increment)
+        """Bytes held by the learner's arrays; the last finished phase, kept for diagnosis, included."""
         s3q = 0 if self._s3q is None else self._s3q.nbytes
-        return self.memory.nbytes + self.cache.nbytes + self._q.nbytes + sum(array.nbytes for array in own) + s3q
+        last = self.last_phase
+        kept = 0 if last is None else last.q.nbytes + last.cov_ref.nbytes + last.increment.nbytes
+        return self.memory.nbytes + self.cache.nbytes + self._loop.nbytes + self._gram.nbytes + s3q + kept
 
     def explain(self) -> str:
         """Where the constants come from, and what they mean in numbers of episodes; print it."""
         return explain(self.constants)
+
+    def diagnose(self) -> list[Finding]:
+        """Signs of trouble, each with a suggestion; empty when there are none."""
+        return diagnose(self.spec, self.last_phase, self._n_main, self._n_replayed)
 
     def __repr__(self) -> str:
         stage = "main loop" if self._s3q is None else "S3Q"
@@ -154,35 +160,22 @@ class S4Q:
             request = self._s3q.ask(min(max_episodes, self._replay_budget - self._s3q.n_episodes))
             if request is not None:
                 return request
-        return Explore(
-            id=self._next_id,
-            policy=self._q,
-            whitener=np.broadcast_to(self._whitener, (self.spec.horizon, *self.spec.gram_shape)),
-            threshold=self.constants.threshold(self._phase),
-            max_episodes=max_episodes,
-            keep=min(self.cache.room, max_episodes),
-            pool=self._pool,
-            done=self._n_trajectories,
-            progress=self._progress,
-        )
+        threshold = self.constants.threshold(self._phase)
+        return self._loop.request(self._next_id, threshold, max_episodes, keep=self.cache.room)
 
     def tell(self, request: Request, answer: Answer) -> None:
         """Take the sums of a request, or of a part of it."""
         if self._s3q is not None and isinstance(request, Regress) and isinstance(answer, Regression):
             self._s3q.tell(request, answer)
+            self._n_replayed += answer.n_episodes
             if self._s3q.finished or self._s3q.n_episodes == self._replay_budget:
                 self._finish_replay(self._s3q)
         elif self._s3q is None and isinstance(request, Explore) and isinstance(answer, Visits):
-            self._check_visits(request, answer)
+            triggered = self._loop.add(request, answer)
+            self._n_main += answer.n_episodes
             if answer.kept is not None:
                 self.cache.add(answer.kept, min(request.keep, answer.n_episodes))
-                self._n_cached += min(request.keep, answer.n_episodes)
-            self._progress = self._progress + answer.progress
-            self._increment = self._increment + (
-                answer.grams.sum(axis=0, keepdims=True) if self._pool else answer.grams
-            )
-            self._n_trajectories += answer.n_episodes
-            if request.crossed(self._progress, self._n_trajectories):
+            if triggered:
                 self._end_phase()
         else:
             raise ValueError(f"{type(answer).__name__} does not answer the open request; tell what was asked last")
@@ -195,11 +188,12 @@ class S4Q:
         bonus = self._bonus_rule(n_total)
         if n_total == 0:
             nothing_seen = zero_fit(self.spec, zero_bonuses(self.spec, bonus), self._share)
-            self._explore(nothing_seen, np.zeros_like(self._gram))
+            no_residuals = np.zeros(self.spec.horizon)
+            self._loop = MainLoop(1, nothing_seen, self._ridge, np.zeros_like(self._gram), no_residuals)
             return
         slots = self.constants.replay_slots(n_replayed)
         self._replay_budget = self.spec.horizon * slots
-        nobody = Mixture([self._q], np.ones(1))  # nothing to replay: all is in the cache
+        nobody = Mixture([self.q], np.ones(1))  # nothing to replay: all is in the cache
         self._s3q = S3Q(  # [Alg2:CallS3Q]
             self.spec,
             self.memory.controller() if n_replayed else nobody,
@@ -221,25 +215,19 @@ class S4Q:
         n_replayed = self.memory.n_trajectories
         scale = n_replayed / max(s3q.n_fitted, 1)
         grams = s3q.grams.mean(axis=0, keepdims=True) if self._pool else s3q.grams
-        held = np.stack([self.cache.gram(h) for h in range(len(grams))])
+        cov_ref = scale * grams
+        if self.cache.n_episodes:
+            cov_ref = cov_ref + np.stack([self.cache.gram(h) for h in range(len(grams))])
         self._next_id = s3q.next_id
         self._s3q = None
-        self._explore(s3q.q, scale * grams + held if self.cache.n_episodes else scale * grams)
-
-    def _explore(self, q: LinearQ, cov_ref: Array) -> None:
-        """Begin the main loop of a phase with the greedy policy of q."""
-        self._q = q
-        self._cov_ref = cov_ref  # raw: the ridge is added on use  # [Alg2:CovRef]
-        self._whitener = np.stack([whitener(gram, ridge) for gram, ridge in zip(cov_ref, self._ridge, strict=False)])
-        self._increment = np.zeros_like(cov_ref)
-        self._progress = np.zeros(len(cov_ref))
-        self._n_trajectories = 0
-        self._n_cached = 0
+        self._loop = MainLoop(self._phase, s3q.q, self._ridge, cov_ref, s3q.residuals)
 
     def _end_phase(self) -> None:
-        if self._n_trajectories > self._n_cached:  # what is in the cache is never replayed
-            self.memory.append(self._q, self._n_trajectories - self._n_cached)  # [Alg2:Append]
-        self._gram = self._cov_ref + self._increment
+        loop = self._loop
+        self.last_phase = loop.record()
+        if loop.n_trajectories > loop.n_cached:  # what is in the cache is never replayed
+            self.memory.append(loop.q, loop.n_trajectories - loop.n_cached)  # [Alg2:Append]
+        self._gram = loop.cov_ref + loop.increment
         self._next_id += 1
         self._begin_phase()
 
@@ -252,20 +240,3 @@ class S4Q:
         grams = np.broadcast_to(self._gram, (self.spec.horizon, *self.spec.gram_shape))
         bonuses = [own(h, replace(nothing, gram=gram)) for h, gram in enumerate(grams)]
         return FixedBonus(np.stack([b.whitener for b in bonuses]), np.stack([b.width for b in bonuses]))
-
-    def _check_visits(self, request: Explore, answer: Visits) -> None:
-        if request.id != self._next_id or request.done != self._n_trajectories:
-            raise ValueError(
-                f"request {request.id} (from episode {request.done} on) is not the open one, which is {self._next_id} "
-                f"(from episode {self._n_trajectories} on); tell each answer once, right after its ask"
-            )
-        if not 1 <= answer.n_episodes <= request.max_episodes:
-            raise ValueError(f"answer holds {answer.n_episodes} episodes, not 1 to {request.max_episodes} as asked")
-        want = (self.spec.horizon, *self.spec.gram_shape)
-        if answer.grams.shape != want or answer.progress.shape != self._progress.shape:
-            raise ValueError(
-                f"answer.grams and answer.progress must have shapes {want}, {self._progress.shape}; "
-                f"got {answer.grams.shape}, {answer.progress.shape}"
-            )
-        require_finite("answer.grams", answer.grams)
-        require_finite("answer.progress", answer.progress)
