@@ -29,6 +29,11 @@ class LevelBonus:
     ridge: float = 0.0
     kappa: float = 0.0
 
+    @property
+    def scale(self) -> tuple[float, float, float, float]:
+        """What the spread needs beside `second`."""
+        return (self.noise, self.ceiling, self.ridge, self.kappa)
+
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -95,9 +100,26 @@ class LinearQ:
         """From one bonus per level; with `share` the last level's whitener serves all."""
         whiteners = np.stack([bonus.whitener for bonus in (bonuses[-1:] if share else bonuses)])
         seconds = [bonus.second for bonus in bonuses if bonus.second is not None]
-        scale = np.array([(bonus.noise, bonus.ceiling, bonus.ridge, bonus.kappa) for bonus in bonuses])
+        scale = np.array([bonus.scale for bonus in bonuses])
         spread = Spread(np.stack(seconds), scale) if len(seconds) == len(bonuses) else None
         return cls(theta, whiteners, np.stack([bonus.width for bonus in bonuses]), clip, spread)
+
+    def with_level(self, level: int, theta: Array, bonus: LevelBonus | None) -> "LinearQ":
+        """A copy with the parameter (n_blocks, k) of one level replaced, and its bonus if there is one."""
+        thetas = np.array(self.theta)
+        thetas[level] = theta
+        if bonus is None or self.whitener is None or self.width is None:
+            return LinearQ(thetas)
+        whiteners, widths, spread = np.array(self.whitener), np.array(self.width), self.spread
+        widths[level] = bonus.width
+        if len(whiteners) > 1:
+            whiteners[level] = bonus.whitener
+        elif level == self.horizon - 1:  # the last level's serves all
+            whiteners[0] = bonus.whitener
+        if spread is not None and bonus.second is not None:
+            spread = Spread(np.array(spread.second), np.array(spread.scale))
+            spread.second[level], spread.scale[level] = bonus.second, bonus.scale
+        return LinearQ(thetas, whiteners, widths, self.clip, spread)
 
     @property
     def horizon(self) -> int:

@@ -114,7 +114,6 @@ class S3Q:
             require_count("epoch_size", epoch_size, "the number of episodes a level", at_least=0 if cached else 1)
         self.pool = pool
         self.cached = cached
-        self.share_whitener = share_whitener
         self.epoch_size = epoch_size
         self.radius = _checked_radius(self.spec, radius)
         self._grams = np.zeros((self.spec.horizon, *self.spec.gram_shape)) if keep_grams else None
@@ -123,8 +122,8 @@ class S3Q:
         self.n_fitted = 0  # its episodes a level
         self.residuals: Array = np.zeros(self.spec.horizon)  # residual variance of the newest fit of each level
         self.n_episodes = 0  # answered so far
-        self._bonuses = zero_bonuses(self.spec, bonus)
-        self._best = self._target = zero_fit(self.spec, self._bonuses, share_whitener)  # [Alg1:Initialize]
+        nothing_seen = zero_fit(self.spec, zero_bonuses(self.spec, bonus), share_whitener)
+        self._best = self._target = nothing_seen  # [Alg1:Initialize]
         self._epoch = 1
         self._next_id = first_id
         self._moments: Moments
@@ -213,10 +212,10 @@ class S3Q:
         moments = self._moments
         if self.cached is not None:
             moments = moments + self.cached.moments(level, self._target)
-        theta = np.array(self._target.theta)
-        theta[level] = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
-        self.residuals[level] = residual_variance(moments, theta[level], float(self.ridge[level]))
-        self._target = self._new_target(level, theta, moments)  # [Alg1:TargetUpdate]
+        theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
+        self.residuals[level] = residual_variance(moments, theta, float(self.ridge[level]))
+        bonus = None if self.bonus is None else self.bonus(level, moments)
+        self._target = self._target.with_level(level, theta, bonus)  # [Alg1:TargetUpdate]
         if self._grams is not None:
             self._grams[level] = self._moments.gram
         self._next_id += 1
@@ -232,13 +231,6 @@ class S3Q:
         self.n_fitted = self.n_level
         self._epoch += 1
         self._start_level(self.spec.horizon - 1)
-
-    def _new_target(self, level: int, theta: Array, moments: Moments) -> LinearQ:
-        """The target network with a new parameter at one level, and a new bonus there."""
-        if self.bonus is None or self._target.clip is None:
-            return LinearQ(theta)
-        self._bonuses[level] = self.bonus(level, moments)
-        return LinearQ.of_levels(theta, self._bonuses, self._target.clip, self.share_whitener)
 
     def _check_answer(self, request: Regress, answer: Regression) -> None:
         if not (isinstance(request, Regress) and isinstance(answer, Regression)):
