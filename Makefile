@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test slow bench clean
+.PHONY: help setup demo test slow bench bench-practical clean
 
 help:
 	@echo "make demo   set up and run the main job"
 	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
 	@echo "make slow   statistical tests"
-	@echo "make bench  benchmark tables"
+	@echo "make bench  benchmark tables (about a minute)"
+	@echo "make bench-practical  the preset practical on all problems, and its sensitivity (half an hour)"
 
 setup: $(STAMP)
 
@@ -34,6 +35,10 @@ slow: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+bench-practical: $(STAMP)
+	$(BIN)/python -m benchmarks.practical
+	$(BIN)/python -m benchmarks.sensitivity
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

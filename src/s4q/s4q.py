@@ -53,15 +53,19 @@ class OwnGramBonus:
 
 @final
 class S4Q:
-    """Explores with a guarantee and bounded memory; ask and tell.
+    """Explores with bounded memory, and with a guarantee if the preset has one; ask and tell.
 
-    problem: a Spec, or anything with `.spec`. preset: "paper", "tight" (the same proofs with better constants) or
-    "realisable" (when the features are exact). Any constant of the preset can be replaced; `print(learner.explain())`
-    explains them.
-    delta: failure probability. ridge, bonus_width: one number or one per level. trigger: a number, or (a, b) for a +
-    b log n. c_replay: S3Q plays c H m_tot episodes. epochs: "single" or "doubling". bonus_from: the "previous" phase,
-    or the level's "own" Gram matrix. max_episodes: make the constants for that many episodes instead of for those so
-    far.
+    problem: a Spec, or anything with `.spec`.
+    preset: "practical" (few episodes, no proof), "realisable" (optimistic when the features are exact), "tight" or
+    "paper" (Theorem 1). Any constant of the preset can be replaced; `print(learner.explain())` explains them.
+    delta: failure probability. ridge: one number or one per level. bonus_width: the same; with `practical` a multiple
+    of the standard error, else the width itself. trigger: a number, or (a, b) for a + b log n.
+    c_replay: S3Q plays c H m episodes, m the trajectories not in the cache. epochs: "single" or "doubling".
+    bonus_from: the "previous" phase, or the level's "own" Gram matrix.
+    max_episodes: make the constants for at least so many episodes. cache_episodes, cache_bytes: keep the transitions
+    of that many first episodes of exploration, whose policies are then never replayed. 0 is the paper; a cache that
+    never fills is LSVI-UCB with rare switching.
+    pool: every step is a sample for every level; None: if the problem is stationary and the preset not of Theorem 1.
 
     >>> import s4q
     >>> mdp = s4q.problems.river_swim(6, horizon=12)

@@ -167,8 +167,8 @@ class CountCollector:
     ) -> Flow:
         """The part of a flow up to and including the first crossing episode; all of it if there is none.
 
-        A piece that stays below the threshold as a whole is taken whole; any other is cut in two, where depends on
-        counts only, which say nothing about the order of episodes. n episodes came before, with progress `start`.
+        A piece that stays below the threshold as a whole is taken whole; any other is cut in two. n episodes came
+        before, with progress `start`.
         """
         taken = flow - flow
         stack = [flow]
