@@ -19,6 +19,7 @@ import s4q
 from s4q.problems import FiniteMDP
 
 SEEDS = 10
+WIDE_SEEDS = 3  # of the runs with a value bound ten times too large
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ ROWS = [
 def line(row: Row, exact: list[Outcome], wide: list[Outcome]) -> list[str]:
     regret, solved, gap = ([getattr(o, name) for o in exact] for name in ("regret", "solved", "gap"))
     value = {"regret": np.mean(regret), "solved": max(solved), "gap": np.mean(gap)}[row.measure]
-    ratio = np.mean([o.regret for o in wide]) / np.mean(regret)
+    ratio = np.mean([o.regret for o in wide]) / np.mean(regret[: len(wide)])
     met = bool(value <= row.target) and (row.measure != "solved" or max(solved) < row.episodes)
     return [
         row.name,
@@ -152,7 +153,7 @@ def table(wanted: str = "") -> Table:
             if wanted in row.name:
                 seeds = range(20 if row.name.startswith("20") else SEEDS)
                 exact = list(pool.map(partial(play, row, 1.0), seeds))
-                wide = list(pool.map(partial(play, row, 10.0), seeds))
+                wide = list(pool.map(partial(play, row, 10.0), range(WIDE_SEEDS)))
                 cells = line(row, exact, wide)
                 print(" | ".join(cells), file=sys.stderr, flush=True)
                 result.add_row(*cells)

@@ -101,7 +101,7 @@ class Constants:
         if self.preset == "practical":
             kappa = 1.0 if self.fixed_width is None else float(self.fixed_width[level])
             bound = self.spec.value_bound[level]
-            return data_scaled_bonus(moments, ridge=ridge, value_bound=bound, kappa=kappa)
+            return data_scaled_bonus(moments, ridge=ridge, value_bound=bound, kappa=kappa, horizon=self.spec.horizon)
         width = self.width(level, phase, n_total, moments.gram, ridge)
         return LevelBonus(whitener(moments.gram, ridge), width)  # [Alg2:Bonus]
 

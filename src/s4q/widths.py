@@ -79,7 +79,7 @@ def self_normalised_radius(
     return np.asarray(noise + ball * sqrt(ridge))  # [Thm:PooledRadius]
 
 
-def data_scaled_bonus(moments: Moments, *, ridge: float, value_bound: float, kappa: float) -> LevelBonus:
+def data_scaled_bonus(moments: Moments, *, ridge: float, value_bound: float, kappa: float, horizon: int) -> LevelBonus:
     """A bonus whose width is the spread of the targets, as far as the data tells; no guarantee.
 
     The full value bound for a direction never seen, next to nothing of it after one visit; then kappa standard
@@ -92,11 +92,20 @@ def data_scaled_bonus(moments: Moments, *, ridge: float, value_bound: float, kap
         whitener=whitener(moments.gram, ridge),
         width=np.full(len(theta), value_bound * sqrt(ridge)),
         second=ridge_fit(squares, ridge),
-        noise=residual_variance(moments, theta, ridge) + (0.03 * value_bound) ** 2,
+        noise=residual_variance(moments, theta, ridge) + (floor_share(horizon) * value_bound) ** 2,
         ceiling=value_bound**2 / 4,
         ridge=ridge,
         kappa=kappa,
     )
+
+
+def floor_share(horizon: int) -> float:
+    """The least standard deviation of a target, as a share of the value bound; over all levels it adds up to 0.3 at most.
+
+    >>> floor_share(5), floor_share(40)
+    (0.03, 0.0075)
+    """
+    return min(0.03, 0.3 / horizon)
 
 
 def residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
