@@ -67,3 +67,17 @@ def test_table_of_exploration_is_what_the_benchmark_computes() -> None:
         assert f"{run.regret:.3g}" == regret
         assert f"{run.gap:.1e}" == gap
         assert f"{run.bytes:,}" == held
+
+
+def test_rows_of_practical_are_what_the_benchmark_computes() -> None:
+    """Two quick rows, all seeds; the others come from `make bench-practical`."""
+    rows = dict(re.findall(r"^\| (chain, cache 2000|DeepSea 10) \| [\d,]+ \| ([\d.]+) \|", README, re.M))
+    assert len(rows) == 2
+    for name, regret in rows.items():
+        regrets = []
+        for seed in range(10):
+            deep = name == "DeepSea 10"
+            mdp = s4q.problems.deep_sea(10, mapping_seed=seed) if deep else s4q.problems.chain()
+            run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=seed), 500 if deep else 5000)
+            regrets.append(run.regret)
+        assert f"{np.mean(regrets):.1f}" == regret  # type: ignore[arg-type]

@@ -82,9 +82,9 @@ def self_normalised_radius(
 def data_scaled_bonus(moments: Moments, *, ridge: float, value_bound: float, kappa: float, horizon: int) -> LevelBonus:
     """A bonus whose width is the spread of the targets, as far as the data tells; no guarantee.
 
-    The full value bound for a direction never seen, next to nothing of it after one visit; then kappa standard
-    errors. The variance near phi is shrunk, with the weight of one sample, to the residual of the whole fit plus
-    (0.03 v)^2: one lucky sample must not look like certainty.
+    The full value bound for a direction never seen, next to nothing of it after one visit; then kappa standard errors.
+    The variance near phi is shrunk, with the weight of one sample, to the residual of the whole fit plus a floor: one
+    lucky sample must not look like certainty.
     """
     theta = ridge_fit(moments, ridge)
     squares = Moments(moments.gram, moments.moment_sq, moments.moment_sq, 0.0, moments.n)
@@ -100,7 +100,7 @@ def data_scaled_bonus(moments: Moments, *, ridge: float, value_bound: float, kap
 
 
 def floor_share(horizon: int) -> float:
-    """The least standard deviation of a target, as a share of the value bound; over all levels it adds up to 0.3 at most.
+    """The least standard deviation of a target, as a share of the value bound; over all levels at most 0.3 in sum.
 
     >>> floor_share(5), floor_share(40)
     (0.03, 0.0075)
