@@ -189,7 +189,9 @@ def data_scaled_table(
         if norm_sq[s, a] > 0:
             n = max(0.0, 1 / norm_sq[s, a] - ridge)
             variance = np.clip(phi[s, a] @ second - (phi[s, a] @ theta) ** 2, 0, v * v / 4)
-            sigma = np.sqrt((n * variance + residual + (min(0.03, 0.3 / mdp.horizon) * v) ** 2) / (max(n - 1, 0) + 1))
+            sigma = np.sqrt(
+                (n * variance + residual + (0.03 * min(1, np.sqrt(10 / mdp.horizon)) * v) ** 2) / (max(n - 1, 0) + 1)
+            )
             table[s, a] = (v * np.sqrt(ridge) + sigma) * np.sqrt(norm_sq[s, a])
     return table
 

@@ -100,12 +100,12 @@ def data_scaled_bonus(moments: Moments, *, ridge: float, value_bound: float, kap
 
 
 def floor_share(horizon: int) -> float:
-    """The least standard deviation of a target, as a share of the value bound; over all levels at most 0.3 in sum.
+    """The least standard deviation of a target, as a share of the value bound; it falls like a root of the horizon.
 
     >>> floor_share(5), floor_share(40)
-    (0.03, 0.0075)
+    (0.03, 0.015)
     """
-    return min(0.03, 0.3 / horizon)
+    return 0.03 * min(1.0, sqrt(10 / horizon))
 
 
 def residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
