@@ -160,7 +160,7 @@ def table(wanted: str = "") -> Table:
     return result
 
 
-PRICE_SEEDS = 3
+PRICE_SEEDS = 1
 
 
 def _low_rank(dim: int, cache: int | None, seed: int) -> Outcome:
@@ -173,7 +173,7 @@ def _low_rank(dim: int, cache: int | None, seed: int) -> Outcome:
 def price_table() -> Table:
     """What bounded memory costs where nothing is stationary: against keeping every transition."""
     result = Table(
-        title=f"low_rank, H = 3, 10^6 episodes, {PRICE_SEEDS} seeds: the price of a bounded cache (target: 2H = 6)"
+        title=f"low_rank, H = 3, 10^6 episodes, {PRICE_SEEDS} seed: the price of a bounded cache (target: 2H = 6)"
     )
     for header in ("d", "regret", "regret, all kept", "ratio", "bytes", "bytes, all kept", "CPU s"):
         result.add_column(header, justify="right")
