@@ -107,3 +107,24 @@ def test_regret_and_gap_are_none_when_the_problem_is_not_known() -> None:
     learner, collector = learner_and_collector()
     run = s4q.run(learner, WithoutMDP(collector), 100)
     assert (run.regret, run.gap) == (None, None)
+
+
+def test_record_keeps_every_phase() -> None:
+    mdp = s4q.problems.low_rank()
+    learner = s4q.S4Q(mdp, preset="realisable")
+    result = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), 10**5, record=True)
+    assert result.record is not None
+    phases = result.record.phases
+    assert [phase.phase for phase in phases] == list(range(1, result.phases + 1))
+    played = sum(phase.n_trajectories for phase in phases)
+    open_phase = result.record.unfinished
+    assert played + (0 if open_phase is None else open_phase.n_trajectories) == result.main_episodes
+    assert phases[0].q is learner.memory.entries[0].policy
+    assert result.record.constants is learner.constants
+
+
+def test_record_needs_s4q() -> None:
+    mdp = s4q.problems.low_rank()
+    learner = s4q.S3Q(mdp, controller=s4q.UniformPolicy(mdp.n_actions))
+    with pytest.raises(ValueError, match="record=True keeps the phases of an S4Q"):
+        s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), 10, record=True)

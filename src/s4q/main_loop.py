@@ -9,6 +9,7 @@ from s4q.blocks import Array
 from s4q.checks import require_finite
 from s4q.least_squares import whitener
 from s4q.linear_q import LinearQ
+from s4q.presets import Constants
 from s4q.requests import Explore, Visits
 
 
@@ -27,6 +28,16 @@ class PhaseRecord:
     return_sum: float
     return_sum_sq: float | None  # None where the collector cannot tell
     start_value_sum: float | None  # what Q promised at the start states that were seen
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Record:
+    """A run of S4Q as an auditor needs it: its constants and its phases. Grows by one policy a phase."""
+
+    constants: Constants
+    phases: tuple[PhaseRecord, ...]  # finished ones, in order
+    unfinished: PhaseRecord | None  # the phase whose main loop was cut by the end of the run; None: none had begun
 
 
 @final

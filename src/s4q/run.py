@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from s4q.checks import require_count
 from s4q.linear_q import LinearQ
+from s4q.main_loop import PhaseRecord, Record
 from s4q.memo import Memo
 from s4q.problems import FiniteMDP
 from s4q.progress_bar import episode_bar
@@ -50,6 +51,7 @@ class Run:
     curve: tuple[Point, ...]  # a point per finished phase, and one for the end
     policy: Policy
     q: LinearQ
+    record: Record | None = None  # with record=True
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "bytes", "cpu_seconds")
@@ -64,13 +66,15 @@ def run(
     *,
     stop: Callable[[Run], bool] | None = None,
     callback: Callable[[Run], None] | None = None,
+    record: bool = False,
     progress_bar: bool = False,
 ) -> Run:
     """Let the learner learn for at most this many episodes; call again, with the same collector, to go on.
 
     stop: called with the Run so far after each shard; True ends the run. callback: called with the Run so far
-    whenever a phase (for S3Q an epoch) is finished. progress_bar: on a terminal only. A Run counts its own episodes,
-    from 0, while its phases are the learner's. Going on after `stop` gives the bits of never having stopped; going on
+    whenever a phase (for S3Q an epoch) is finished. record: keep each phase's fit, Gram matrix and Sigma_ref in
+    `Run.record`, for an audit (S4Q only). progress_bar: on a terminal only. A Run counts its own episodes, from 0,
+    while its phases are the learner's. Going on after `stop` gives the bits of never having stopped; going on
     after a budget that ended inside a shard has the same law.
 
     >>> import s4q
@@ -83,7 +87,7 @@ def run(
     require_count("episodes", episodes, "the number of episodes to play")
     _require_roles(learner, collector, stop, callback)
     _require_one_problem(learner, collector)
-    ledger = _Ledger(learner, collector)
+    ledger = _Ledger(learner, collector, _recorder(learner) if record else None)
     with threadpool_limits(limits=1), episode_bar(int(episodes), progress_bar) as advance:
         while ledger.episodes < episodes:
             request = learner.ask(int(episodes) - ledger.episodes)
@@ -115,6 +119,12 @@ def _require_roles(learner: object, collector: object, stop: object, callback: o
             raise ValueError(f"{name} must be a function of a Run, or None; got {thing!r}")
 
 
+def _recorder(learner: Learner) -> "_Recorder":
+    if not hasattr(learner, "last_phase"):
+        raise ValueError(f"record=True keeps the phases of an S4Q; {type(learner).__name__} has none")
+    return _Recorder(learner)
+
+
 def _require_one_problem(learner: Learner, collector: Collector) -> None:
     """Bounds may be declared differently on purpose; sizes and the reward range may not."""
     theirs = getattr(getattr(collector, "mdp", None), "spec", None)
@@ -130,10 +140,26 @@ def _require_one_problem(learner: Learner, collector: Collector) -> None:
 
 
 @final
+class _Recorder:
+    """Keeps what each phase of an S4Q was."""
+
+    def __init__(self, learner: Any) -> None:
+        self._learner = learner
+        self._phases: list[PhaseRecord] = []
+
+    def mark(self) -> None:
+        self._phases.append(self._learner.last_phase)
+
+    def record(self) -> Record:
+        return Record(self._learner.constants, tuple(self._phases), self._learner.open_phase)
+
+
+@final
 class _Ledger:
     """Counts what a run costs."""
 
-    def __init__(self, learner: Learner, collector: Collector) -> None:
+    def __init__(self, learner: Learner, collector: Collector, recorder: _Recorder | None) -> None:
+        self._recorder = recorder
         self.episodes = 0
         self.steps = 0
         self._main_episodes = 0
@@ -162,11 +188,14 @@ class _Ledger:
         """Add a point to the curve: the phase that just ended, with the policy it played."""
         policy = request.policy if isinstance(request, Explore) else self._learner.policy
         self._points.append(self._point(policy))
+        if self._recorder is not None:
+            self._recorder.mark()
 
     def result(self) -> Run:
         now = self._point(self._learner.policy)
         points = [*self._points, now]
-        return Run(**asdict(now), curve=tuple(points), policy=self._learner.policy, q=self._learner.q)
+        record = None if self._recorder is None else self._recorder.record()
+        return Run(**asdict(now), curve=tuple(points), policy=self._learner.policy, q=self._learner.q, record=record)
 
     def _point(self, policy: Policy) -> Point:
         known = self._mdp is not None

@@ -138,6 +138,11 @@ class S4Q:
         return self._phase - 1
 
     @property
+    def open_phase(self) -> PhaseRecord | None:
+        """The phase whose main loop is running, as far as it has come; None while S3Q prepares one."""
+        return None if self._s3q is not None else self._loop.record()
+
+    @property
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays; the last finished phase, kept for diagnosis, included."""
         s3q = 0 if self._s3q is None else self._s3q.nbytes
