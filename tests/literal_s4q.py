@@ -154,7 +154,7 @@ def literal_s4q(mdp: FiniteMDP, budget: int, seed: int, c: Constants) -> Literal
                 x = phi[h, s, a]
                 phase.progress[0 if c.pool else h] += x @ np.linalg.inv(cov_ref[h] + ridge[h] * np.eye(dim)) @ x
                 phase.increment[slice(None) if c.pool else h] += np.outer(x, x)
-            first, slope = c.threshold(p)
+            first, slope = c.threshold(p, replaying=len(run.memory) > 0)
             if phase.progress.max() >= first + slope * np.log(phase.n):
                 phase.finished = True
                 break

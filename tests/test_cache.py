@@ -84,7 +84,7 @@ def test_the_bound_holds(name: str, kind: str, episodes: int | None, held: int |
 
     def look(run: s4q.Run) -> None:
         cache = learner.cache
-        assert cache.n_episodes <= (2000 if episodes is None else episodes)
+        assert cache.n_episodes <= (learner.constants.cache_episodes if episodes is None else episodes)
         assert cache.nbytes <= cache.n_episodes * mdp.horizon * bytes_per_step(mdp.spec)
         if held is not None:
             assert cache.nbytes <= held

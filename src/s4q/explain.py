@@ -93,7 +93,8 @@ _SOURCES = {
     },
     "practical": {
         "ridge": "tiny: nothing known of a direction until it is seen",
-        "trigger": "d/4: a new policy when a quarter of the directions may have doubled their data",
+        "trigger": "d/4: a new policy when a quarter of the directions may have doubled their data; d once the cache "
+        "is full",
         "width": "v sqrt(ridge) plus standard errors: the spread of the targets, from the data",
     },
 }

@@ -33,6 +33,7 @@ from s4q.widths import (
 PresetName = Literal["paper", "tight", "realisable", "practical"]
 Epochs = Literal["single", "doubling"]
 BonusFrom = Literal["previous", "own"]
+PRACTICAL_CACHE_BYTES = 64 * 2**20  # thousands of episodes of most small problems
 
 
 @final
@@ -81,12 +82,14 @@ class Constants:
         spread = log(64 * self.spec.dim * self.spec.horizon * phase**2 / self.delta) + 2 * log(n)
         return np.full(self.spec.horizon, self.theory.ridge * spread * self._shortfall())
 
-    def threshold(self, phase: int) -> tuple[float, float]:
-        """(a, b): the trigger is a + b log n, n the trajectories of the phase."""
+    def threshold(self, phase: int, replaying: bool = False) -> tuple[float, float]:
+        """(a, b): the trigger is a + b log n, n the trajectories of the phase; are there policies to replay?"""
         if self.fixed_trigger is not None:
             return self.fixed_trigger
         if self.theory is None:
-            return (self.spec.dim / 4 if self.preset == "practical" else float(self.spec.dim), 0.0)
+            # While all is in the cache a new policy costs no episodes; later each one costs a replay of all others.
+            eager = self.preset == "practical" and not replaying
+            return (self.spec.dim / 4 if eager else float(self.spec.dim), 0.0)
         first = self.theory.trigger * log(64 * self.spec.horizon * phase**2 / self.delta)
         return (first, 2 * self.theory.trigger)
 
@@ -203,9 +206,11 @@ def _cache_size(spec: Spec, preset: PresetName, episodes: int | None, held: int 
     for name, value in (("cache_episodes", episodes), ("cache_bytes", held)):
         if value is not None:
             require_count(name, value, "the size of the cache", at_least=0)
+    if episodes is None and held is None and preset == "practical":
+        held = PRACTICAL_CACHE_BYTES
     fitting = None if held is None else held // (spec.horizon * bytes_per_step(spec))
     if episodes is None:
-        return fitting if fitting is not None else 2000 if preset == "practical" else 0
+        return fitting or 0
     return episodes if fitting is None else min(episodes, fitting)
 
 

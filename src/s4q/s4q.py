@@ -63,8 +63,8 @@ class S4Q:
     c_replay: S3Q plays c H m episodes, m the trajectories not in the cache. epochs: "single" or "doubling".
     bonus_from: the "previous" phase, or the level's "own" Gram matrix.
     max_episodes: make the constants for at least so many episodes. cache_episodes, cache_bytes: keep the transitions
-    of that many first episodes of exploration, whose policies are then never replayed. 0 is the paper; a cache that
-    never fills is LSVI-UCB with rare switching.
+    of that many first episodes of exploration, whose policies are then never replayed (`practical`: 64 MiB, if not
+    given). 0 is the paper; a cache that never fills is LSVI-UCB with rare switching.
     pool: every step is a sample for every level; None: if the problem is stationary and the preset not of Theorem 1.
 
     >>> import s4q
@@ -169,7 +169,7 @@ class S4Q:
             request = self._s3q.ask(min(max_episodes, self._replay_budget - self._s3q.n_episodes))
             if request is not None:
                 return request
-        threshold = self.constants.threshold(self._phase)
+        threshold = self.constants.threshold(self._phase, replaying=len(self.memory) > 0)
         return self._loop.request(self._next_id, threshold, max_episodes, keep=self.cache.room)
 
     def tell(self, request: Request, answer: Answer) -> None:
