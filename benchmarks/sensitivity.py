@@ -23,7 +23,7 @@ from s4q.problems import FiniteMDP
 from s4q.widths import data_scaled_bonus
 
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
-SEEDS = 2
+SEEDS = 4
 
 PROBLEMS: dict[str, tuple[Callable[[int], FiniteMDP], int]] = {
     "chain": (lambda _: s4q.problems.chain(), 5000),
@@ -51,7 +51,16 @@ def moved(name: str, constant: str, factor: float, seed: int) -> float:
     """Regret with one constant of the preset multiplied."""
     build, episodes = PROBLEMS[name]
     mdp = build(seed)
-    default = {"bonus_width": 1.0, "ridge": 1e-6, "trigger": mdp.dim / 4, "c_replay": 0.25, "cache_episodes": 200}
+    if constant == "trigger":
+        usual = presets.Constants.threshold
+
+        def longer(self: presets.Constants, phase: int, replaying: bool = False) -> tuple[float, float]:
+            first, slope = usual(self, phase, replaying)
+            return factor * first, factor * slope
+
+        with patch.object(presets.Constants, "threshold", longer):
+            return regret(mdp, episodes, seed, cache_episodes=200)
+    default = {"bonus_width": 1.0, "ridge": 1e-6, "c_replay": 0.25, "cache_episodes": 200}
     value = default[constant] * factor
     options = {"cache_episodes": 200} | {constant: int(value) if constant == "cache_episodes" else value}
     return regret(mdp, episodes, seed, **options)
@@ -79,8 +88,8 @@ def scaled(name: str, scale: str, seed: int) -> float:
         return regret(mdp, episodes, seed, preset="realisable", **options)
     if scale == "residual of the level":
         with patch.object(presets, "data_scaled_bonus", level_residual_bonus):
-            return regret(mdp, episodes, seed)
-    return regret(mdp, episodes, seed)
+            return regret(mdp, episodes, seed, cache_episodes=2000)
+    return regret(mdp, episodes, seed, cache_episodes=2000)
 
 
 def scale_table(pool: ProcessPoolExecutor) -> Table:
@@ -105,7 +114,7 @@ def draw(pool: ProcessPoolExecutor, target: Path) -> None:
     labels = {
         "bonus_width": "width (default 1 standard error)",
         "ridge": "ridge (default 1e-6)",
-        "trigger": "trigger (default d/4)",
+        "trigger": "trigger (default d/4, then d)",
         "c_replay": "replay fraction c (default 0.25)",
         "cache_episodes": "cache (200 episodes here)",
     }
