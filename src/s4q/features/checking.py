@@ -104,7 +104,7 @@ def _sampled(features: Any, space: Any, n: int, seed: int) -> States:
     ranges = getattr(getattr(features, "state_features", features), "ranges", None)
     if ranges is None:
         return states
-    return np.clip(ranges.rows(states), ranges.low, ranges.high).reshape(states.shape)
+    return np.asarray(np.clip(ranges.rows(states), ranges.low, ranges.high).reshape(states.shape))
 
 
 def _played(env: Any, action_space: Any, n: int, seed: int) -> States:

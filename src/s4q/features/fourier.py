@@ -1,5 +1,6 @@
 """The Fourier basis of order m (Konidaris, Osentoski & Thomas 2011): cosines of the scaled observation."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
@@ -29,6 +30,8 @@ class Fourier:
     order: int
     _frequencies: Array = field(repr=False)  # (d, k): pi c
 
+    _scale: float = field(repr=False)
+
     proven: ClassVar[bool] = True
     custom: ClassVar[bool] = False
 
@@ -47,7 +50,9 @@ class Fourier:
         cure = "take a lower order, or features.RandomFourier, whose number of features you choose"
         require_moderate(f"Fourier of order {order} in {ranges.dim} dimensions", n_features, cure)
         coefficients = np.indices((order + 1,) * ranges.dim).reshape(ranges.dim, -1)
-        vars(self).update(ranges=ranges, order=int(order), _frequencies=np.pi * coefficients)
+        vars(self).update(
+            ranges=ranges, order=int(order), _frequencies=np.pi * coefficients, _scale=1 / math.sqrt(n_features)
+        )
 
     @property
     def dim(self) -> int:
@@ -57,7 +62,7 @@ class Fourier:
         """(n, k) of observations (n, d)."""
         angles = products(self.ranges.unit(states), self._frequencies)
         np.cos(angles, out=angles)
-        angles *= 1 / np.sqrt(self.dim)
+        angles *= self._scale
         return angles
 
     def config(self) -> dict[str, Any]:

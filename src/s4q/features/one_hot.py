@@ -80,7 +80,7 @@ class OneHot:
     def _entries(self, states: States) -> IntArray:
         """Entries counted from 0, (n, m)."""
         m = len(self.sizes)
-        entries = whole_numbers(states, f"observations of {m} in 0..size-1 plus start")
+        entries = whole_numbers(states, "as a discrete space gives them")
         if entries.ndim != 2:
             entries = entries[:, None] if entries.ndim == 1 else entries.reshape(len(entries), -1)
         if entries.shape[1] != m:
@@ -90,8 +90,8 @@ class OneHot:
             )
         entries = entries - self._start
         # Read as unsigned, a negative number is huge: one reduction finds both ends.
-        worst = np.maximum.reduce(entries.view(np.uint64), axis=0, initial=0)
-        if (worst >= self._sizes).any():
+        worst = np.maximum.reduce(entries.view(np.uint64), axis=0, initial=0).tolist()
+        if any(largest >= size for largest, size in zip(worst, self.sizes, strict=True)):
             bad = (entries < 0) | (entries >= self._sizes)
             i, j = (int(index) for index in np.argwhere(bad)[0])
             low, size = self.start[j], self.sizes[j]

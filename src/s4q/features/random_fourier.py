@@ -1,5 +1,6 @@
 """Random Fourier features (Rahimi & Recht 2007): sines and cosines at random frequencies."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
@@ -73,7 +74,7 @@ class RandomFourier:
         np.sin(angles, out=psi[:, m : 2 * m])
         if odd:
             psi[:, -1] = 1.0
-        psi *= 1 / np.sqrt(m + odd)
+        psi *= 1 / math.sqrt(m + odd)
         return psi
 
     def config(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Observations scaled to the unit cube by bounds that are declared, never by data."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -60,10 +61,15 @@ class Ranges:
     def dim(self) -> int:
         return len(self.low)
 
+    @cached_property
+    def width(self) -> Array:
+        """high - low, (d,)."""
+        return np.asarray(self.high - self.low)
+
     def unit(self, states: States) -> Array:
         """Observations (n, d), or (n, ...) of d numbers each, in [0, 1]^d: (n, d)."""
         rows = self.rows(states)
-        unit = (rows - self.low) / (self.high - self.low)
+        unit = (rows - self.low) / self.width
         # One reduction finds NaN, infinity and both ends: what is not <= 0.5 is looked at more closely.
         if not np.maximum.reduce(np.abs(unit - 0.5), axis=None, initial=0.0) <= 0.5:
             self._require_inside(rows, unit)

@@ -48,12 +48,14 @@ class RBF:
     ) -> None:
         ranges = Ranges.of(space, low=low, high=high, clip=clip)
         require_positive("width", width, "the width of a bump as a share of the range")
-        points = _grid(centres, ranges) if isinstance(centres, (int, np.integer)) else finite_array("centres", centres)
+        points = (
+            _grid(int(centres), ranges) if isinstance(centres, (int, np.integer)) else finite_array("centres", centres)
+        )
         require_shape("centres", points, (None, ranges.dim), "(k, d)")
         if not len(points):
             raise ValueError("centres must hold at least one point; got none")
         require_moderate("RBF", len(points), "take fewer centres")
-        unit = (points - ranges.low) / (ranges.high - ranges.low)
+        unit = (points - ranges.low) / ranges.width
         scaled = np.ascontiguousarray(unit.T) / (np.sqrt(2) * float(width))
         vars(self).update(ranges=ranges, centres=points, width=float(width), _unit=scaled)
 

@@ -53,6 +53,8 @@ def to_config(features: Any) -> dict[str, Any]:
             f"{config['name']} is not a class that files can name; call features.registry.register({config['name']}), "
             "or leave out `custom = False` so that it is passed again on load"
         )
+    if isinstance(features, PerAction) and "parameters" in config:
+        to_config(features.state_features)
     return config
 
 

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 
 from s4q.blocks import Array, States
 from s4q.checks import require_count, require_positive, require_shape
@@ -83,7 +82,7 @@ class Sklearn:
 
 def _rows(transformer: Any, inputs: Array) -> Array:
     made = transformer.transform(inputs)
-    return np.asarray(made.toarray() if issparse(made) else made, dtype=np.float64)
+    return np.asarray(made.toarray() if hasattr(made, "toarray") else made, dtype=np.float64)  # sparse ones too
 
 
 def _require_fitted(transformer: Any) -> None:

@@ -1,8 +1,8 @@
 """Tile coding: several grids over the observations, each shifted a little against the others."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import gcd, prod
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -63,11 +63,13 @@ class Tiles:
         for count in given:
             require_count("tiles_per_dim", count, "the number of tiles that fit into the range")
         counts = [int(count) for count in given]
-        dim = prod(counts) + (int(n_tilings) - 1) * prod(count + 1 for count in counts)
+        dim = math.prod(counts) + (int(n_tilings) - 1) * math.prod(count + 1 for count in counts)
         require_moderate("Tiles", dim, "take fewer tiles or tilings, or features.RandomFourier")
         shifts = _shifts(int(n_tilings), ranges.dim)
         sizes = np.array(counts) + (shifts > 0)
-        strides = np.array([[prod(row[j + 1 :]) for j in range(len(row))] for row in sizes.tolist()], dtype=np.int64)
+        strides = np.array(
+            [[math.prod(row[j + 1 :]) for j in range(len(row))] for row in sizes.tolist()], dtype=np.int64
+        )
         first = np.concatenate([[0], np.cumsum(sizes.prod(axis=1))[:-1]])
         vars(self).update(ranges=ranges, n_tilings=int(n_tilings), tiles_per_dim=tuple(counts), dim=dim)
         vars(self).update(_shifts=shifts, _last=sizes - 1, _strides=strides, _first=first)
@@ -76,7 +78,7 @@ class Tiles:
         """(n, dim) of observations (n, d)."""
         active = self.active(states)
         psi = np.zeros((len(active), self.dim))
-        psi[np.arange(len(active))[:, None], active] = 1 / np.sqrt(self.n_tilings)
+        psi[np.arange(len(active))[:, None], active] = 1 / math.sqrt(self.n_tilings)
         return psi
 
     def active(self, states: States) -> IntArray:
@@ -96,7 +98,7 @@ def _shifts(n_tilings: int, dim: int) -> Array:
     steps: list[int] = []
     candidate = 1
     while len(steps) < dim:
-        if gcd(candidate, n_tilings) == 1:
+        if math.gcd(candidate, n_tilings) == 1:
             steps.append(candidate)
         candidate += 2
     return np.outer(np.arange(n_tilings), steps) % n_tilings / n_tilings
