@@ -1,9 +1,10 @@
 """Feature maps: states in, `Phi` out. They belong to collectors, never to learners.
 
 OneHot, PerAction, Dense, Callable and TableFeatures are feature maps; Fourier, Tiles, RBF, RandomFourier and Sklearn
-are features of a state, which PerAction turns into a feature map.
+are features of a state, which PerAction turns into a feature map. `registry` writes them down by name and parameters.
 """
 
+from s4q.features import registry
 from s4q.features.callable import Callable
 from s4q.features.checking import check_features
 from s4q.features.defaults import default_features
@@ -30,4 +31,5 @@ __all__ = [
     "Tiles",
     "check_features",
     "default_features",
+    "registry",
 ]
