@@ -13,6 +13,7 @@ ORDER = [
     "checks",
     "memo",
     "progress_bar",
+    "optimism",
     "least_squares",
     "linear_q",
     "policies",
