@@ -32,6 +32,7 @@ ORDER = [
     "s3q",
     "s4q",
     "run",
+    "stream",
     "__init__",
     "demo",
     "cli",
