@@ -10,6 +10,7 @@ from s4q.requests import Mixture, Spec, UniformPolicy
 from s4q.run import Run, run
 from s4q.s3q import S3Q, FixedBonus
 from s4q.s4q import S4Q
+from s4q.stream import Stream
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ __all__ = [
     "PolicyReplayMemory",
     "Run",
     "Spec",
+    "Stream",
     "StreamingLeastSquares",
     "UniformPolicy",
     "collectors",

@@ -20,6 +20,7 @@ from scipy.optimize import brentq
 
 from s4q.blocks import Array, BoolArray, IntArray
 from s4q.checks import finite_array, require_count, require_positive, require_shape
+from s4q.optimism import norms_sq
 
 
 @final
@@ -141,12 +142,10 @@ def elliptical_norm_sq(vectors: Array, blocks: IntArray, whitener: Array) -> Arr
     >>> elliptical_norm_sq(np.ones((2, 1)), np.array([0, 1]), np.array([[[0.5]], [[2.0]]])).tolist()
     [0.25, 4.0]
     """
-    if vectors.shape[-1] == 1:
-        return np.asarray((vectors[..., 0] * whitener[blocks, 0, 0]) ** 2)
-    norms = np.zeros(blocks.shape)
-    for block, here in _rows_by_block(blocks, len(whitener)):
-        norms[here] = np.square(vectors[here] @ whitener[block].T).sum(axis=-1)
-    return norms
+    if blocks.ndim == 2:
+        return np.asarray(norms_sq(np, whitener, vectors, blocks))
+    rows = norms_sq(np, whitener, vectors.reshape(-1, 1, vectors.shape[-1]), blocks.reshape(-1, 1))
+    return np.asarray(rows.reshape(blocks.shape))
 
 
 def ridge_fit(moments: Moments, ridge: float) -> Array:

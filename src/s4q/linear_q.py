@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from s4q.blocks import Array, IntArray, Phi, States
 from s4q.checks import finite_array, require_shape
-from s4q.least_squares import elliptical_norm_sq
+from s4q.optimism import QLevel, optimistic
 
 
 @final
@@ -42,15 +42,6 @@ class Spread:
 
     second: Array  # (H, n_blocks, k)
     scale: Array  # (H, 4): noise, ceiling, ridge, kappa
-
-    def width(self, h: int, phi: Phi, linear: Array, norm_sq: Array) -> Array:
-        """kappa sigma(phi), (n, n_actions), from phi . theta and the squared norms."""
-        noise, ceiling, ridge, kappa = self.scale[h]
-        samples = np.maximum(1.0 / np.maximum(norm_sq, 1e-300) - ridge, 0.0)  # how often this direction was seen
-        squares = np.einsum("nak,nak->na", phi.vectors, self.second[h][phi.blocks])
-        variance = np.clip(squares - linear**2, 0.0, ceiling)
-        sigma_sq = (samples * variance + noise) / (np.maximum(samples - 1.0, 0.0) + 1.0)
-        return np.asarray(kappa * np.sqrt(sigma_sq))
 
 
 @final
@@ -141,17 +132,20 @@ class LinearQ:
         spread = () if self.spread is None else (self.spread.second, self.spread.scale)
         return (self.theta, self.whitener, self.width, self.clip, *spread)
 
-    def optimistic(self, h: int, phi: Phi) -> Array:
-        """phi . theta + bonus, unclipped, (n, n_actions): the one place of this formula."""
-        linear = np.einsum("nak,nak->na", phi.vectors, self.theta[h][phi.blocks])
+    def level(self, h: int) -> QLevel:
+        """The parameters of level h."""
+        clip = None if self.clip is None else (float(self.clip[h, 0]), float(self.clip[h, 1]))
         if self.whitener is None or self.width is None:
-            return np.asarray(linear)
+            return QLevel(self.theta[h], clip=clip)
         white = self.whitener[h if len(self.whitener) > 1 else 0]
-        norm_sq = elliptical_norm_sq(phi.vectors, phi.blocks, white)
-        width = self.width[h][phi.blocks]
-        if self.spread is not None:
-            width = width + self.spread.width(h, phi, linear, norm_sq)
-        return np.asarray(linear + width * np.sqrt(norm_sq))  # [eqn:Bonus]
+        if self.spread is None:
+            return QLevel(self.theta[h], white, self.width[h], clip=clip)
+        noise, ceiling, ridge, kappa = self.spread.scale[h].tolist()
+        return QLevel(self.theta[h], white, self.width[h], self.spread.second[h], (noise, ceiling, ridge, kappa), clip)
+
+    def optimistic(self, h: int, phi: Phi) -> Array:
+        """phi . theta + bonus, unclipped, (n, n_actions)."""
+        return np.asarray(optimistic(np, self.level(h), phi.vectors, phi.blocks))
 
     def clipped(self, h: int, values: Array) -> Array:
         """Values of level h, clipped where this Q clips."""

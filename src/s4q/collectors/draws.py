@@ -109,3 +109,11 @@ def _choose_one_by_one(rng: np.random.Generator, counts: IntArray, take: IntArra
         ball = rng.integers(0, below[:, -1])
         urn[rows, (below <= ball[:, None]).sum(axis=1)] -= 1
     return counts - urn
+
+
+def cumulative(probabilities: Array) -> Array:
+    """Cumulative sums along the last axis, exactly 1 from the last possible outcome on: u < 1 always finds one."""
+    total = np.cumsum(probabilities, axis=-1)
+    later = np.cumsum(probabilities[..., ::-1], axis=-1)[..., ::-1]
+    rest = np.concatenate([later[..., 1:], np.zeros_like(later[..., :1])], axis=-1)
+    return np.where(rest > 0, np.minimum(total, 1.0), 1.0)

@@ -10,6 +10,7 @@ import numpy as np
 from s4q.blocks import Array, BoolArray, IntArray
 from s4q.checks import require_count
 from s4q.collectors import shards
+from s4q.collectors.draws import cumulative
 from s4q.collectors.shards import fixed_shards, generator
 from s4q.least_squares import gram_of
 from s4q.linear_q import LinearQ
@@ -38,7 +39,7 @@ class EpisodeCollector:
         require_count("seed", seed, "an address in SeedSequence", at_least=0)
         self.mdp = mdp
         self.seed = seed
-        self._start: list[float] = _cumulative(mdp.start).tolist()
+        self._start: list[float] = cumulative(mdp.start).tolist()
         self._terminal: list[bool] = mdp.terminal.tolist()
         self._next: dict[tuple[int, int, int], list[float]] = {}  # filled as pairs are visited
         self._actions: Memo[Policy, list[Any]] = Memo(self._action_lists, size=256)
@@ -121,12 +122,12 @@ class EpisodeCollector:
         """Cumulative probabilities of the next state."""
         pair = (h, state, action)
         if pair not in self._next:
-            self._next[pair] = _cumulative(self.mdp.transitions[pair]).tolist()
+            self._next[pair] = cumulative(self.mdp.transitions[pair]).tolist()
         return self._next[pair]
 
     def _action_lists(self, policy: Policy) -> list[Any]:
         """Cumulative probabilities of the actions at every level and state."""
-        return list(_cumulative(self.mdp.policy_table(policy)).tolist())
+        return list(cumulative(self.mdp.policy_table(policy)).tolist())
 
     def _episodes(self, played: list["_Episode"], dice: Array) -> "_Episodes":
         """Lists to arrays; rewards are drawn here, since no later step depends on them."""
@@ -208,11 +209,3 @@ class _Episodes:
 
     def first(self, n: int) -> "_Episodes":
         return _Episodes(self.states[:n], self.actions[:n], self.rewards[:n], self.lengths[:n], self.ended[:n])
-
-
-def _cumulative(probabilities: Array) -> Array:
-    """Cumulative sums along the last axis, exactly 1 from the last possible outcome on: u < 1 always finds one."""
-    total = np.cumsum(probabilities, axis=-1)
-    later = np.cumsum(probabilities[..., ::-1], axis=-1)[..., ::-1]
-    rest = np.concatenate([later[..., 1:], np.zeros_like(later[..., :1])], axis=-1)
-    return np.where(rest > 0, np.minimum(total, 1.0), 1.0)

@@ -1,0 +1,38 @@
+"""The dice of one episode, addressed by its number: the same whoever plays it, beside whom, and in what order."""
+
+from typing import final
+
+import numpy as np
+
+
+@final
+class EpisodeDice:
+    """All chance that an episode needs: the seed of its environment, the draw of its policy, one draw per action.
+
+    Drawn from SeedSequence(seed, spawn_key=(request id, number of the episode within that id)).
+
+    >>> a, b = EpisodeDice(0, 3, 7, horizon=2), EpisodeDice(0, 3, 7, horizon=2)
+    >>> a.env_seed == b.env_seed, a.action(1) == b.action(1), EpisodeDice(0, 3, 8, horizon=2).env_seed == a.env_seed
+    (True, True, False)
+    """
+
+    __slots__ = ("_actions", "_horizon", "_sequence", "env_seed", "mixture")
+
+    def __init__(self, seed: int, request_id: int, episode: int, horizon: int) -> None:
+        self._sequence = np.random.SeedSequence(seed, spawn_key=(request_id, episode))
+        self._horizon = horizon
+        first, second = self._sequence.generate_state(2, np.uint64).tolist()
+        self.env_seed: int = first >> 1  # 63 bits: millions of episodes, and no two alike
+        self.mixture: float = _fraction(second)
+        self._actions: list[int] = []  # made when a policy asks: most are deterministic
+
+    def action(self, h: int) -> float:
+        """A number in [0, 1) for the action at level h."""
+        if not self._actions:
+            self._actions = self._sequence.generate_state(2 + self._horizon, np.uint64)[2:].tolist()
+        return _fraction(self._actions[h])
+
+
+def _fraction(word: int) -> float:
+    """64 random bits as a number in [0, 1)."""
+    return (word >> 11) * 2.0**-53

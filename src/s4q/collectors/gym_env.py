@@ -1,0 +1,85 @@
+"""GymCollector: one Gymnasium environment, one episode after the other."""
+
+from collections.abc import Iterator
+from typing import Any, final
+
+from s4q.blocks import Array
+from s4q.collectors import shards
+from s4q.collectors.gym_checks import (
+    check_observations,
+    env_name,
+    first_action,
+    require_env,
+    require_observations,
+    require_time,
+    truncation,
+)
+from s4q.collectors.player import Player
+from s4q.collectors.stepping import Stepping
+from s4q.requests import FeatureMap, Request, Shard, Spec
+
+
+@final
+class GymCollector:
+    """Answers requests by stepping a Gymnasium environment with a Discrete action space.
+
+    features: of its observations. spec: horizon, sizes and the declared reward range. Every episode begins with
+    `env.reset(seed=...)`, its seed made from `seed` and the number of the episode, so the same episodes come out of
+    one env, of a vector of envs and of any number of workers. `terminated` ends an episode for good; `truncated`
+    before the horizon is an error. reset_early: leave a regression episode after the level it is fitted to.
+    """
+
+    def __init__(self, env: Any, features: FeatureMap, spec: Spec, seed: int = 0, *, reset_early: bool = True) -> None:
+        require_env(env)
+        self.env = env
+        self.name = env_name(env)
+        discrete = require_observations(env.observation_space, self.name)
+        self._stepping = Stepping(self.name, features, spec, seed, discrete=discrete, reset_early=reset_early)
+        self._first_action = first_action(env.action_space, spec, self.name)
+        require_time(env, spec, self.name)
+
+    @property
+    def spec(self) -> Spec:
+        return self._stepping.spec
+
+    @property
+    def seed(self) -> int:
+        return self._stepping.seed
+
+    def shards(self, request: Request) -> Iterator[Shard]:
+        """Fixed pieces, a pure function of the request."""
+        return self._stepping.shards(request)
+
+    def collect(self, request: Any) -> Any:
+        """The whole answer: shards played in order and added up."""
+        return shards.collect(self, request)
+
+    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
+        """The answer of one shard; `start` is an Explore's progress before it."""
+        tally = self._stepping.tally(request, shard, start)
+        while not tally.complete:
+            player = self._stepping.player(tally)
+            try:
+                self._episode(player)
+            finally:  # an observation outside of the space explains most other errors
+                check_observations(self.env.observation_space, player.observations, player.place)
+            tally.add(player)
+        return tally.answer()
+
+    def _episode(self, player: Player) -> None:
+        step, place, first, horizon = self.env.step, player.place, self._first_action, self.spec.horizon
+        try:
+            observation, _ = self.env.reset(seed=player.env_seed)
+        except Exception as error:
+            raise place.fault(0, f"env.reset raised {type(error).__name__}: {error}", "correct the env") from error
+        while True:
+            action = player.act(observation)
+            try:
+                observation, reward, terminated, truncated, _ = step(first + action)
+            except Exception as error:
+                what = f"env.step raised {type(error).__name__}: {error}"
+                raise place.fault(player.n_steps, what, "correct the env; nothing was learned from here on") from error
+            if player.observe(reward, observation, terminated):
+                return
+            if truncated and player.n_steps < horizon:
+                raise truncation(place, player.n_steps - 1, self.spec)

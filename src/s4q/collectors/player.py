@@ -1,0 +1,96 @@
+"""Player: one episode being played. Observation in, action out; reward in, "is it over?" out."""
+
+from typing import Any, final
+
+from s4q.collectors.actors import Actor
+from s4q.collectors.dice import EpisodeDice
+from s4q.collectors.looks import Eyes, Look, Place
+from s4q.requests import Spec
+
+_REWARD_SLACK = 1e-6  # of the range: rewards in single precision are not outside of it
+
+
+@final
+class Player:
+    """Plays one episode for whoever steps the environment, and remembers it until it is tallied.
+
+    last: how many steps the episode takes unless it ends. look_after: are the features after the last step needed?
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        spec: Spec,
+        eyes: Eyes,
+        which: int,
+        actor: Actor,
+        dice: EpisodeDice,
+        last: int,
+        look_after: bool,
+    ) -> None:
+        self.place = place
+        self.which = which  # of the mixture
+        self.env_seed = dice.env_seed
+        self.looks: list[Look] = []  # one per step, and one more where `look_after`
+        self.actions: list[int] = []
+        self.rewards: list[float] = []  # the user's units
+        self.observations: list[Any] = []
+        self.ended = False  # terminated
+        self.over = False
+        self._horizon = spec.horizon
+        self._low, self._high = spec.reward_min, spec.reward_max
+        self._slack = _REWARD_SLACK * max(abs(self._low), abs(self._high), 1.0)
+        self._eyes, self._actor, self._dice = eyes, actor, dice
+        self._last, self._look_after = last, look_after
+
+    @property
+    def n_steps(self) -> int:
+        """Steps taken."""
+        return len(self.rewards)
+
+    def act(self, observation: Any) -> int:
+        """The action to take at this observation, 0..n_actions-1."""
+        h = len(self.actions)
+        self.observations.append(observation)
+        look = self._eyes(h, observation, self.place, h)
+        self.looks.append(look)
+        action = self._actor(h, observation, look, self._dice)
+        self.actions.append(action)
+        return action
+
+    def observe(self, reward: Any, observation: Any, terminated: bool) -> bool:
+        """What the action led to; True when the episode is over."""
+        step = len(self.rewards)
+        self.rewards.append(self._checked(reward, step))
+        self.ended = bool(terminated)
+        self.over = self.ended or step + 1 == self._last
+        if self.over:
+            self.observations.append(observation)
+            if self._look_after and not self.ended:
+                # Pooled steps are samples for every level, so the last one has an "after" too.
+                self.looks.append(self._eyes(min(step + 1, self._horizon - 1), observation, self.place, step + 1))
+        return self.over
+
+    def check_features(self) -> None:
+        """All at once, when the episode is over."""
+        fresh = [(look, h) for h, look in enumerate(self.looks) if look.key is None]
+        if fresh:
+            self._eyes.check([look for look, _ in fresh], [h for _, h in fresh], self.place)
+
+    def _checked(self, reward: Any, step: int) -> float:
+        try:
+            value = float(reward)
+        except (TypeError, ValueError):
+            raise self.place.fault(step, f"the reward is {reward!r}", "it must be a number") from None
+        low, high = self._low, self._high
+        if low <= value <= high:
+            return value
+        if low - self._slack <= value <= high + self._slack:
+            return min(max(value, low), high)
+        if value != value or value in (float("inf"), float("-inf")):
+            raise self.place.fault(step, f"the reward is {value}", "rewards must be finite numbers")
+        raise self.place.fault(
+            step,
+            f"the reward is {value}, outside of the declared range [{low}, {high}]",
+            "declare a reward_range that holds all rewards",
+        )

@@ -1,0 +1,193 @@
+"""Tally: episodes in, an answer out. The one place where stepped episodes become sums, whoever stepped them.
+
+A single env, a vector env and a live stream hand the same episodes in the same order to the same lines, so their
+answers have the same bits.
+"""
+
+from typing import Any, final
+
+import numpy as np
+
+from s4q.blocks import Array, IntArray, Phi
+from s4q.collectors.looks import Look
+from s4q.collectors.player import Player
+from s4q.least_squares import gram_of
+from s4q.linear_q import LinearQ
+from s4q.optimism import norms_sq
+from s4q.requests import Explore, Policy, Regress, Regression, Shard, Spec, Transitions, Visits
+
+
+@final
+class Tally:
+    """The episodes of one shard, added in their order until the shard is full or an Explore has crossed.
+
+    reset_early: may a regression episode be left after the level it is fitted to?
+    """
+
+    def __init__(self, request: Regress | Explore, shard: Shard, start: Array | None, spec: Spec, reset_early: bool):
+        if not isinstance(request, Regress | Explore):
+            raise ValueError(f"request must be a Regress or an Explore; got {type(request).__name__}")
+        self.request = request
+        self.shard = shard
+        self.n_episodes = 0
+        self._spec = spec
+        self._rows = _Rows(spec)
+        self._n_steps = 0
+        self._crossed = False
+        if isinstance(request, Regress):
+            self._sampled = range(spec.horizon) if request.pool else range(request.level, request.level + 1)
+            self.last = self._sampled.stop if reset_early else spec.horizon
+            self._per_policy: IntArray = np.zeros(len(request.mixture.policies), dtype=np.int64)
+        else:
+            self.last = spec.horizon
+            self._start = request.start() if start is None else start
+            self._progress = np.zeros_like(self._start)
+            self._n_kept = request.done + request.keep - shard.index
+            self._visited: list[tuple[Array, IntArray]] = []  # chosen vectors (T, k) and blocks (T,) of each episode
+            self._first_looks: list[Look] = []
+            self._returns: list[float] = []
+
+    @property
+    def complete(self) -> bool:
+        """No more episodes wanted?"""
+        return self._crossed or self.n_episodes == self.shard.n_episodes
+
+    @property
+    def policies(self) -> tuple[list[Policy], list[float]]:
+        """What an episode may play, and with which chance."""
+        if isinstance(self.request, Explore):
+            return [self.request.policy], [1.0]
+        return list(self.request.mixture.policies), self.request.mixture.weights.tolist()
+
+    def looks_after(self, number: int) -> bool:
+        """Are the features after the last step of this episode (counted within the shard) needed?"""
+        if isinstance(self.request, Explore):
+            return number < self._n_kept
+        return self.request.pool or self.last == self.request.level + 1 < self._spec.horizon
+
+    def add(self, player: Player) -> None:
+        """Take the next episode."""
+        player.check_features()
+        self.n_episodes += 1
+        self._n_steps += player.n_steps
+        if isinstance(self.request, Regress):
+            self._per_policy[player.which] += 1
+            for h in self._sampled:
+                if h < player.n_steps:
+                    self._rows.add(player, h)
+        else:
+            self._visit(self.request, player)
+
+    def answer(self) -> Any:
+        """Regression or Visits."""
+        request = self.request
+        if isinstance(request, Regress):
+            moments = self._rows.transitions().moments(self._spec, request.level, request.value)
+            return Regression(moments, self._per_policy, self._n_steps)
+        returns = np.array(self._returns)
+        return Visits(
+            grams=self._grams(),
+            progress=self._progress,
+            n_episodes=self.n_episodes,
+            return_sum=float(returns.sum()),
+            return_sum_sq=float(returns @ returns),
+            start_value_sum=self._start_values(request.policy),
+            n_steps=self._n_steps,
+            kept=self._rows.transitions() if self._n_kept > 0 else None,
+        )
+
+    def _visit(self, request: Explore, player: Player) -> None:
+        if self.n_episodes <= self._n_kept:
+            for h in range(player.n_steps):
+                self._rows.add(player, h)
+        steps = list(zip(player.looks, player.actions, strict=False))
+        chosen = np.stack([look.vectors[a] for look, a in steps])
+        blocks = np.array([look.blocks[a] for look, a in steps])
+        norms = _norms_along(request.whitener, chosen, blocks)
+        if request.pool:
+            self._progress[0] += norms.sum()
+        else:
+            self._progress[: len(norms)] += norms  # [Alg2:AccomulatorIncrement]
+        self._visited.append((chosen, blocks))
+        self._first_looks.append(player.looks[0])
+        # 0 a step after an early end is -reward_min a step in shifted units, as for the steps taken.
+        self._returns.append(sum(player.rewards) - self._spec.horizon * self._spec.reward_min)
+        self._crossed = request.crossed(self._start + self._progress, self.shard.index + self.n_episodes)
+
+    def _grams(self) -> Array:
+        """sum of phi phi^T at each level, (H, n_blocks, k, k)."""
+        spec = self._spec
+        grams = np.zeros((spec.horizon, *spec.gram_shape))
+        levels = np.concatenate([np.arange(len(blocks)) for _, blocks in self._visited])
+        order = np.argsort(levels, kind="stable")
+        vectors = np.concatenate([vectors for vectors, _ in self._visited])[order]
+        blocks = np.concatenate([blocks for _, blocks in self._visited])[order]
+        if spec.block_dim == 1:
+            cells = gram_of(vectors, levels[order] * spec.n_blocks + blocks, spec.horizon * spec.n_blocks)
+            return cells.reshape(grams.shape)
+        ends = np.cumsum(np.bincount(levels))
+        for h, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            grams[h] = gram_of(vectors[first:end], blocks[first:end], spec.n_blocks)
+        return grams
+
+    def _start_values(self, policy: Policy) -> float | None:
+        if not isinstance(policy, LinearQ):
+            return None
+        phi = Phi(
+            np.stack([look.vectors for look in self._first_looks]),
+            np.stack([look.blocks for look in self._first_looks]),
+        )
+        return float(policy.value(0, phi).sum())
+
+
+@final
+class _Rows:
+    """Steps on their way to Transitions."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._low = spec.reward_min
+        shape = (spec.n_actions, spec.block_dim)
+        self._nothing = Look(np.zeros(shape), np.zeros(shape[0], dtype=np.int64))
+        self._levels: list[int] = []
+        self._looks: list[tuple[Look, int]] = []
+        self._rewards: list[float] = []
+        self._after: list[Look] = []
+        self._ended: list[bool] = []
+
+    def add(self, player: Player, h: int) -> None:
+        """One step of an episode."""
+        self._levels.append(h)
+        self._looks.append((player.looks[h], player.actions[h]))
+        self._rewards.append(player.rewards[h] - self._low)
+        self._after.append(player.looks[h + 1] if h + 1 < len(player.looks) else self._nothing)
+        self._ended.append(player.ended and h + 1 == player.n_steps)
+
+    def transitions(self) -> Transitions:
+        """The steps added, in their order."""
+        n, (n_actions, k) = len(self._levels), self._nothing.vectors.shape
+        return Transitions(
+            levels=np.array(self._levels, dtype=np.int64),
+            vectors=np.array([look.vectors[a] for look, a in self._looks], dtype=np.float64).reshape(n, k),
+            blocks=np.array([look.blocks[a] for look, a in self._looks], dtype=np.int64),
+            rewards=np.array(self._rewards, dtype=np.float64),
+            next_vectors=np.array([look.vectors for look in self._after], dtype=np.float64).reshape(n, n_actions, k),
+            next_blocks=np.array([look.blocks for look in self._after], dtype=np.int64).reshape(n, n_actions),
+            ended=np.array(self._ended, dtype=np.bool_),
+            weights=np.ones(n, dtype=np.int64),
+        )
+
+
+def _norms_along(whitener: Array, chosen: Array, blocks: IntArray) -> Array:
+    """|phi_h|^2 in the metric of each level of one episode, (T,). whitener (H, n_blocks, k, k), chosen (T, k)."""
+    n = len(blocks)
+    if chosen.shape[1] == 1:
+        return np.asarray((chosen[:, 0] * whitener[np.arange(n), blocks, 0, 0]) ** 2)
+    if whitener.strides[0] == 0:  # one for all levels
+        return np.asarray(norms_sq(np, whitener[0], chosen[:, None], blocks[:, None])[:, 0])
+    norms = np.empty(n)
+    for first in range(0, n, 64):  # a few levels at a time: the matrices of all would be a copy of the whitener
+        rows = slice(first, min(first + 64, n))
+        matrices = whitener[np.arange(rows.start, rows.stop), blocks[rows]]
+        white = np.matmul(matrices, chosen[rows, :, None])[:, :, 0]
+        norms[rows] = np.vecdot(white, white)
+    return norms

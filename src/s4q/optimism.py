@@ -1,0 +1,98 @@
+"""phi . theta + bonus at one level: the one place of this formula, on any array module.
+
+The module is an argument (`xp`: numpy, or another that follows the array API), so that the same lines serve a learner
+on the CPU and a batch of episodes on another device.
+"""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class QLevel:
+    """The parameters of one level of a LinearQ, as arrays of one module. No whitener: no bonus; no second: no spread.
+
+    scale holds noise, ceiling, ridge and kappa of the spread: see `LevelBonus`.
+    """
+
+    theta: Any  # (n_blocks, k)
+    whitener: Any | None = None  # (n_blocks, k, k): W Sigma W^T = I
+    width: Any | None = None  # (n_blocks,)
+    second: Any | None = None  # (n_blocks, k)
+    scale: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    clip: tuple[float, float] | None = None
+
+
+def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any) -> Any:
+    """phi . theta + bonus, unclipped, (n, n_actions). vectors (n, n_actions, k), blocks (n, n_actions).
+
+    >>> import numpy as np
+    >>> level = QLevel(np.array([[1.0, 1.0]]), np.eye(2)[None], np.array([2.0]))
+    >>> optimistic(np, level, np.array([[[3.0, 4.0]]]), np.array([[0]])).tolist()
+    [[17.0]]
+    """
+    linear = _dot(xp, level.theta, vectors, blocks)
+    if level.whitener is None:
+        return linear
+    norm_sq = norms_sq(xp, level.whitener, vectors, blocks)
+    width = _entries(xp, level.width, blocks)
+    if level.second is not None:
+        squares = _dot(xp, level.second, vectors, blocks)
+        width = width + spread_width(xp, level.scale, linear, squares, norm_sq)
+    return linear + width * xp.sqrt(norm_sq)  # [eqn:Bonus]
+
+
+def spread_width(xp: Any, scale: tuple[float, float, float, float], linear: Any, squares: Any, norm_sq: Any) -> Any:
+    """kappa sigma(phi): the part of the width that comes from the spread of the targets seen near phi."""
+    noise, ceiling, ridge, kappa = scale
+    samples = xp.clip(1.0 / xp.clip(norm_sq, 1e-300, None) - ridge, 0.0, None)  # how often this direction was seen
+    variance = xp.clip(squares - linear**2, 0.0, ceiling)
+    sigma_sq = (samples * variance + noise) / (xp.clip(samples - 1.0, 0.0, None) + 1.0)
+    return kappa * xp.sqrt(sigma_sq)
+
+
+def norms_sq(xp: Any, whitener: Any, vectors: Any, blocks: Any) -> Any:
+    """Squared norm of phi in the metric of Sigma^-1, (n, n_actions). whitener (n_blocks, k, k).
+
+    >>> import numpy as np
+    >>> norms_sq(np, np.array([[[0.5]], [[2.0]]]), np.ones((1, 2, 1)), np.array([[0, 1]])).tolist()
+    [[0.25, 4.0]]
+    """
+    if vectors.shape[-1] == 1:  # one-hot features: no product to form
+        return (vectors[..., 0] * _entries(xp, whitener[:, 0, 0], blocks)) ** 2
+    white = times_blocks(xp, whitener, vectors, blocks)
+    return xp.vecdot(white, white)
+
+
+def times_blocks(xp: Any, matrices: Any, vectors: Any, blocks: Any) -> Any:
+    """matrices[block] @ vector for every vector, (n, n_actions, m). matrices (n_blocks, m, k).
+
+    Matrix products throughout: one for dense features, one per action where action a always stands in the same block,
+    else one per block that occurs.
+    """
+    n, n_actions, k = vectors.shape
+    if matrices.shape[0] == 1:
+        flat = xp.reshape(vectors, (n * n_actions, k)) @ matrices[0].T
+        return xp.reshape(flat, (n, n_actions, matrices.shape[1]))
+    if n and bool(xp.all(blocks == blocks[:1, :])):
+        of_action = xp.take(matrices, blocks[0, :], axis=0)
+        product = xp.matmul(xp.permute_dims(vectors, (1, 0, 2)), xp.permute_dims(of_action, (0, 2, 1)))
+        return xp.permute_dims(product, (1, 0, 2))
+    product = xp.zeros((n, n_actions, matrices.shape[1]), dtype=vectors.dtype)
+    for block in xp.unique_values(blocks).tolist():
+        here = blocks == block
+        product[here] = vectors[here] @ matrices[block].T
+    return product
+
+
+def _dot(xp: Any, parameter: Any, vectors: Any, blocks: Any) -> Any:
+    """phi . parameter, (n, n_actions). parameter (n_blocks, k)."""
+    if vectors.shape[-1] == 1:
+        return vectors[..., 0] * _entries(xp, parameter[:, 0], blocks)
+    return times_blocks(xp, parameter[:, None, :], vectors, blocks)[..., 0]
+
+
+def _entries(xp: Any, values: Any, blocks: Any) -> Any:
+    """values[blocks], written as the array API wants it."""
+    return xp.reshape(xp.take(values, xp.reshape(blocks, (-1,)), axis=0), blocks.shape)
