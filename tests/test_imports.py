@@ -26,6 +26,7 @@ ORDER = [
     "widths",
     "presets",
     "explain",
+    "bonus_rules",
     "main_loop",
     "diagnostics",
     "s3q",

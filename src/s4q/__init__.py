@@ -2,6 +2,7 @@
 
 from s4q import collectors, features, problems
 from s4q.blocks import Phi
+from s4q.bonus_rules import FixedBonus
 from s4q.least_squares import Moments, StreamingLeastSquares, project_to_ball
 from s4q.ledger import Run
 from s4q.linear_q import LinearQ
@@ -9,7 +10,7 @@ from s4q.policy_replay import PolicyReplayMemory
 from s4q.problems import FiniteMDP
 from s4q.requests import Mixture, Spec, UniformPolicy
 from s4q.run import run
-from s4q.s3q import S3Q, FixedBonus
+from s4q.s3q import S3Q
 from s4q.s4q import S4Q
 
 __version__ = "0.1.0"

@@ -15,40 +15,27 @@ The learner asks for a `Regress` per level while S3Q runs and for one `Explore` 
 number of phases, which is of order log(episodes), and with nothing else.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
+from s4q.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_bonuses, zero_fit
 from s4q.cache import TransitionCache
 from s4q.checks import require_count
 from s4q.diagnostics import Finding, diagnose
 from s4q.explain import explain
 from s4q.least_squares import Moments
-from s4q.linear_q import LevelBonus, LinearQ
+from s4q.linear_q import LinearQ
 from s4q.main_loop import MainLoop, PhaseRecord
 from s4q.policies import Mixture
 from s4q.policy_replay import PolicyReplayMemory
-from s4q.presets import BonusFrom, Constants, Epochs, PresetName, constants
+from s4q.presets import BonusFrom, Epochs, PresetName, constants
 from s4q.requests import Answer, Explore, Regress, Regression, Request, Spec, Visits
-from s4q.s3q import S3Q, BonusRule, FixedBonus, zero_bonuses, zero_fit
+from s4q.s3q import S3Q
 from s4q.spec import HasSpec, spec_of
-
-
-@final
-@dataclass(frozen=True, eq=False, slots=True)
-class OwnGramBonus:
-    """The bonus of a phase, from the very samples a level is fitted to."""
-
-    constants: Constants
-    phase: int
-    n_total: int
-    ridge: Array  # (H,)
-
-    def __call__(self, level: int, moments: Moments) -> LevelBonus:
-        return self.constants.bonus(level, self.phase, self.n_total, moments, float(self.ridge[level]))
 
 
 @final
