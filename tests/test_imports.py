@@ -9,8 +9,10 @@ SOURCE = Path(__file__).parent.parent / "src" / "s4q"
 
 # Each module may import those on lines above its own, and its own line's package.
 ORDER = [
+    "version",
     "blocks",
     "checks",
+    "state",
     "memo",
     "progress_bar",
     "least_squares",
@@ -32,6 +34,10 @@ ORDER = [
     "s3q",
     "s4q",
     "ledger",
+    "archive",
+    "checkpoint",
+    "callbacks",
+    "logs",
     "run",
     "__init__",
     "demo",

@@ -12,6 +12,7 @@ from s4q.least_squares import Moments
 from s4q.linear_q import LevelBonus, LinearQ
 from s4q.presets import Constants
 from s4q.requests import Spec
+from s4q.state import Reader, State
 
 
 class BonusRule(Protocol):
@@ -43,6 +44,15 @@ class FixedBonus:
         del moments
         return LevelBonus(self.whitener[level], self.width[level])
 
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {"whitener": self.whitener, "width": self.width}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "FixedBonus":
+        """From a checkpoint."""
+        return cls(reader.floats("whitener", (None, None, None, None)), reader.floats("width", (None, None)))
+
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,6 +66,17 @@ class OwnGramBonus:
 
     def __call__(self, level: int, moments: Moments) -> LevelBonus:
         return self.constants.bonus(level, self.phase, self.n_total, moments, float(self.ridge[level]))
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {"constants": self.constants, "phase": self.phase, "n_total": self.n_total, "ridge": self.ridge}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "OwnGramBonus":
+        """From a checkpoint."""
+        known = reader.one("constants", Constants)
+        ridge = reader.floats("ridge", (known.spec.horizon,))
+        return cls(known, reader.integer("phase", at_least=1), reader.integer("n_total"), ridge)
 
 
 def zero_fit(spec: Spec, bonuses: Sequence[LevelBonus], share_whitener: bool = False) -> LinearQ:

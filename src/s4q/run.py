@@ -1,32 +1,41 @@
-"""The loop: ask, collect, tell. Budget, callbacks, stopping; one BLAS thread throughout."""
+"""The loop: ask, collect, tell. Budget, callbacks, stopping, checkpoints; one BLAS thread throughout."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from os import PathLike
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from s4q.callbacks import Callback, Listener, listeners
+from s4q.checkpoint import Autosave, Checkpoint, Keeper, as_autosave, where_to_begin
 from s4q.checks import require_count
-from s4q.ledger import Ledger, Recorder, Run
+from s4q.ledger import Ledger, Progress, Recorder, Run
 from s4q.progress_bar import episode_bar
-from s4q.requests import Collector, Explore, Learner
+from s4q.requests import Collector, Explore, Learner, Request
 
 
 def run(
-    learner: Learner,
+    learner: Learner | Checkpoint,
     collector: Collector,
     episodes: int,
     *,
     stop: Callable[[Run], bool] | None = None,
-    callback: Callable[[Run], None] | None = None,
+    callback: Callback | Iterable[Callback] | None = None,
     record: bool = False,
+    checkpoint: str | PathLike[str] | Autosave | None = None,
     progress_bar: bool = False,
 ) -> Run:
     """Let the learner learn for at most this many episodes; call again, with the same collector, to go on.
 
-    stop: called with the Run so far after each shard; True ends the run. callback: called with the Run so far
-    whenever a phase (for S3Q an epoch) is finished. record: keep each phase's fit, Gram matrix and Sigma_ref in
-    `Run.record`, for an audit (S4Q only). progress_bar: on a terminal only. A Run counts its own episodes, from 0,
-    while its phases are the learner's. Going on after `stop` gives the bits of never having stopped; going on
-    after a budget that ended inside a shard has the same law.
+    stop: called with the Run so far after each shard; True ends the run. callback: a function, called with the Run so
+    far whenever a phase (for S3Q an epoch) is finished; or a Listener such as JsonLines, told of requests too; or a
+    list of them. record: keep each phase's fit, Gram matrix and Sigma_ref in `Run.record`, for an audit (S4Q only).
+    progress_bar: on a terminal only. A Run counts its own episodes, from 0, while its phases are the learner's. Going
+    on after `stop` gives the bits of never having stopped; going on after a budget that ended inside a shard has the
+    same law.
+    checkpoint: a file to write at the end of every phase, every 5 minutes (Autosave says otherwise) and at the end.
+    A run that was interrupted goes on with `run(s4q.load(path), collector, episodes, checkpoint=path)`: `episodes`
+    counts the whole run, and with the same number the result has the bits of a run that never stopped.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
@@ -36,44 +45,79 @@ def run(
     (200, 5, True)
     """
     require_count("episodes", episodes, "the number of episodes to play")
-    _require_roles(learner, collector, stop, callback)
-    _require_one_problem(learner, collector)
-    ledger = Ledger(learner, collector, _recorder(learner) if record else None)
+    _require_roles(learner, collector, stop)
+    active, before = where_to_begin(learner, collector.seed, int(episodes), record)
+    _require_one_problem(active, collector)
+    told, ledger = listeners(callback), Ledger(active, collector, _recorder(active, before), before)
+    keeper = None if checkpoint is None else Keeper(as_autosave(checkpoint), active, collector.seed)
     with threadpool_limits(limits=1), episode_bar(int(episodes), progress_bar) as advance:
+        for one in told:
+            one.on_start(ledger.result())
         while ledger.episodes < episodes:
-            request = learner.ask(int(episodes) - ledger.episodes)
+            request = active.ask(int(episodes) - ledger.episodes)
             if request is None:
                 break
-            # One shard an ask: the learner adds shard after shard, so where a run pauses leaves no trace in the sums.
-            shard = next(iter(collector.shards(request)))
-            start = request.start() if isinstance(request, Explore) else None
-            answer = collector.play(request, shard, start)
-            phases = learner.phases
-            learner.tell(request, answer)
+            answer = _play(collector, request, ledger, keeper)
+            phases = active.phases
+            active.tell(request, answer)
             ledger.charge(request, answer)
             advance(ledger.episodes)
-            if learner.phases > phases:
+            phase_over = active.phases > phases
+            if phase_over:
                 ledger.mark(request)
-                if callback is not None:
-                    callback(ledger.result())
+            if told:
+                _announce(told, active, request, ledger, phase_over)
+            if keeper is not None and (phase_over or keeper.due):
+                keeper.write(ledger.progress())
             if stop is not None and stop(ledger.result()):
                 break
-    return ledger.result()
+        if keeper is not None:
+            keeper.write(ledger.progress())
+        for one in told:
+            one.on_end(ledger.result())
+        return ledger.result()
 
 
-def _require_roles(learner: object, collector: object, stop: object, callback: object) -> None:
+def _play(collector: Collector, request: Request, ledger: Ledger, keeper: Keeper | None) -> Any:
+    """The answer of one shard. One a time: the learner adds them up, so where a run pauses leaves no trace in the sums.
+
+    When the collector fails, or is interrupted, the learner stands as before the shard, and that is saved.
+    """
+    try:
+        shard = next(iter(collector.shards(request)))
+        return collector.play(request, shard, request.start() if isinstance(request, Explore) else None)
+    except BaseException:
+        if keeper is not None:
+            keeper.write(ledger.progress())
+        raise
+
+
+def _announce(told: Iterable[Listener], learner: Learner, request: Request, ledger: Ledger, phase_over: bool) -> None:
+    """Tell of a request that is done (`ask` is pure: it shows whether another one is next) and of a finished phase."""
+    following = learner.ask(1)
+    if following is None or following.id != request.id:
+        for one in told:
+            one.on_request(ledger.answered(request))
+    if phase_over:
+        for one in told:
+            one.on_phase(ledger.result())
+
+
+def _require_roles(learner: object, collector: object, stop: object) -> None:
     for name, thing, method in (("learner", learner, "ask"), ("collector", collector, "play")):
-        if not callable(getattr(thing, method, None)) or isinstance(thing, type):
+        ready = callable(getattr(thing, method, None)) or isinstance(thing, Checkpoint)
+        if not ready or isinstance(thing, type):
             raise ValueError(f"{name} must be a {name}, with a method `{method}`; got {thing!r}")
-    for name, thing in (("stop", stop), ("callback", callback)):
-        if not (thing is None or callable(thing)):
-            raise ValueError(f"{name} must be a function of a Run, or None; got {thing!r}")
+    if not (stop is None or callable(stop)):
+        raise ValueError(f"stop must be a function of a Run, or None; got {stop!r}")
 
 
-def _recorder(learner: Learner) -> Recorder:
+def _recorder(learner: Learner, before: Progress) -> Recorder | None:
+    if before.record is None:
+        return None
     if not hasattr(learner, "last_phase"):
         raise ValueError(f"record=True keeps the phases of an S4Q; {type(learner).__name__} has none")
-    return Recorder(learner)
+    return Recorder(learner, before.record)
 
 
 def _require_one_problem(learner: Learner, collector: Collector) -> None:
