@@ -12,9 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s4q.blocks import Array
+from s4q.checks import require_shape
 from s4q.least_squares import Moments, gram_of
 from s4q.linear_q import LinearQ
 from s4q.requests import Spec, Transitions
+from s4q.state import Reader, State
+
+_DTYPES: dict[str, type] = {"vectors": np.float64, "rewards": np.float64, "next_vectors": np.float64, "ended": np.bool_}
 
 
 @final
@@ -31,7 +35,7 @@ class TransitionCache:
     def __init__(self, spec: Spec, max_episodes: int, pool: bool) -> None:
         self.max_episodes = max_episodes
         self.n_episodes = 0
-        self._spec = spec
+        self.spec = spec
         self._pool = pool
         self._shelves = [_Shelf() for _ in range(1 if pool else spec.horizon)]
 
@@ -52,22 +56,50 @@ class TransitionCache:
         self.n_episodes += n_episodes
         for h, shelf in enumerate(self._shelves):
             rows = slice(None) if self._pool else kept.levels == h
-            steps = Transitions(*(getattr(kept, f.name)[rows] for f in fields(kept)))
-            shelf.add(Transitions(np.zeros_like(steps.levels), *_without_level(steps)) if self._pool else steps)
+            # One dtype a column, so that equal steps have equal bytes whoever made them.
+            columns: dict[str, NDArray[Any]] = {
+                f.name: np.asarray(getattr(kept, f.name), _DTYPES.get(f.name, np.int64)) for f in fields(kept)
+            }
+            if self._pool:
+                columns["levels"] = np.zeros_like(columns["levels"])
+            shelf.add(Transitions(**{name: column[rows] for name, column in columns.items()}))
 
     def moments(self, level: int, value: LinearQ) -> Moments:
         """The sums a fit of `level` needs, with the target at hand."""
         steps = self._shelf(level).steps
         if steps is None:
-            return Moments.zeros(self._spec.n_blocks, self._spec.block_dim)
-        return steps.moments(self._spec, level, value)
+            return Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
+        return steps.moments(self.spec, level, value)
 
     def gram(self, level: int) -> Array:
         """sum of phi phi^T behind a fit of `level`, (n_blocks, k, k)."""
         steps = self._shelf(level).steps
         if steps is None:
-            return np.zeros(self._spec.gram_shape)
-        return gram_of(steps.vectors, steps.blocks, self._spec.n_blocks, steps.weights)
+            return np.zeros(self.spec.gram_shape)
+        return gram_of(steps.vectors, steps.blocks, self.spec.n_blocks, steps.weights)
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {
+            "spec": self.spec,
+            "max_episodes": self.max_episodes,
+            "n_episodes": self.n_episodes,
+            "pool": self._pool,
+            "shelves": [{"steps": shelf.steps} for shelf in self._shelves],
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "TransitionCache":
+        """From a checkpoint."""
+        cache = cls(reader.one("spec", Spec), reader.integer("max_episodes"), reader.flag("pool"))
+        cache.n_episodes = reader.integer("n_episodes")
+        rows = reader.rows("shelves")
+        if cache.room < 0 or len(rows) != len(cache._shelves):
+            raise ValueError(f"a cache of {cache.max_episodes} episodes cannot hold {cache.n_episodes} in this form")
+        for shelf, row in zip(cache._shelves, rows, strict=True):
+            if row.has("steps"):
+                shelf.restore(row.one("steps", Transitions), cache.spec)
+        return cache
 
     def _shelf(self, level: int) -> "_Shelf":
         return self._shelves[0 if self._pool else level]
@@ -79,10 +111,6 @@ def bytes_per_step(spec: Spec) -> int:
     integers = 1 + 1 + spec.n_actions
     key = 8 * (floats + integers) + 1
     return key + 8 + key + 8  # the row and its count; the key and its number
-
-
-def _without_level(steps: Transitions) -> list[NDArray[Any]]:
-    return [getattr(steps, f.name) for f in fields(steps) if f.name != "levels"]
 
 
 @final
@@ -98,14 +126,21 @@ class _Shelf:
         keys = sum(len(key) + 8 for key in self._index)
         return keys + (0 if self.steps is None else self.steps.nbytes)
 
+    def restore(self, steps: Transitions, spec: Spec) -> None:
+        """Take steps that were here before; none is there twice."""
+        require_shape("next_vectors", steps.next_vectors, (None, spec.n_actions, spec.block_dim), "(n, A, k)")
+        if max(steps.blocks.max(initial=0), steps.next_blocks.max(initial=0)) >= spec.n_blocks:
+            raise ValueError(f"blocks of cached steps must lie in 0..{spec.n_blocks - 1}")
+        self.steps = steps
+        self._index = {key: row for row, key in enumerate(_keys(steps))}
+        if len(self._index) != len(steps.weights):
+            raise ValueError("cached steps must not repeat")
+
     def add(self, steps: Transitions) -> None:
         """Count the steps that are here already, append the others."""
-        names = [f.name for f in fields(steps) if f.name != "weights"]
-        flat = [np.ascontiguousarray(getattr(steps, name)) for name in names]
         fresh: list[int] = []
         counts: dict[int, int] = {}
-        for i, weight in enumerate(steps.weights.tolist()):
-            key = b"".join(column[i].tobytes() for column in flat)
+        for i, (key, weight) in enumerate(zip(_keys(steps), steps.weights.tolist(), strict=True)):
             if key not in self._index:
                 self._index[key] = len(self._index)
                 fresh.append(i)
@@ -117,3 +152,10 @@ class _Shelf:
         if self.steps is not None:
             for row, weight in counts.items():
                 self.steps.weights[row] += weight
+
+
+def _keys(steps: Transitions) -> list[bytes]:
+    """The bytes of each step, its weight apart."""
+    names = [f.name for f in fields(steps) if f.name != "weights"]
+    columns = [np.ascontiguousarray(getattr(steps, name)) for name in names]
+    return [b"".join(column[i].tobytes() for column in columns) for i in range(len(steps.weights))]

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 import s4q
+from s4q.ledger import Point
 from s4q.problems import FiniteMDP
-from s4q.run import Point
 
 
 def demo(episodes: int, seed: int, console: Console) -> None:

@@ -21,6 +21,7 @@ from scipy.optimize import brentq
 from s4q.blocks import Array, BoolArray, IntArray
 from s4q.checks import finite_array, require_count, require_positive, require_shape
 from s4q.optimism import norms_sq
+from s4q.state import Reader, State
 
 
 @final
@@ -78,6 +79,24 @@ class Moments:
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
         return self.gram.nbytes + self.moment.nbytes + self.moment_sq.nbytes
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {
+            "gram": self.gram,
+            "moment": self.moment,
+            "moment_sq": self.moment_sq,
+            "sum_y2": float(self.sum_y2),
+            "n": int(self.n),
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Moments":
+        """From a checkpoint."""
+        moment = reader.floats("moment", (None, None))
+        gram = reader.floats("gram", (*moment.shape, moment.shape[1]))
+        moment_sq = reader.floats("moment_sq", moment.shape)
+        return cls(gram, moment, moment_sq, reader.number("sum_y2"), reader.integer("n"))
 
 
 def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: IntArray | None = None) -> Array:

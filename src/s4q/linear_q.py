@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from s4q.blocks import Array, IntArray, Phi, States
 from s4q.checks import finite_array, require_shape
 from s4q.optimism import QLevel, optimistic
+from s4q.state import Reader, State
 
 
 @final
@@ -131,6 +132,31 @@ class LinearQ:
     def _arrays(self) -> tuple[Array | None, ...]:
         spread = () if self.spread is None else (self.spread.second, self.spread.scale)
         return (self.theta, self.whitener, self.width, self.clip, *spread)
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        spread = None if self.spread is None else {"second": self.spread.second, "scale": self.spread.scale}
+        return {
+            "theta": self.theta,
+            "whitener": self.whitener,
+            "width": self.width,
+            "clip": self.clip,
+            "spread": spread,
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "LinearQ":
+        """From a checkpoint."""
+        theta = reader.floats("theta", (None, None, None))
+        horizon, n_blocks, k = theta.shape
+        white = reader.floats("whitener", (None, n_blocks, k, k)) if reader.has("whitener") else None
+        width = reader.floats("width", (horizon, n_blocks)) if reader.has("width") else None
+        clip = reader.floats("clip", (horizon, 2), finite=False) if reader.has("clip") else None
+        spread = None
+        if reader.has("spread"):
+            row = reader.row("spread")
+            spread = Spread(row.floats("second", theta.shape), row.floats("scale", (horizon, 4)))
+        return cls(theta, white, width, clip, spread)
 
     def level(self, h: int) -> QLevel:
         """The parameters of level h."""

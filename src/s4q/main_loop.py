@@ -1,6 +1,6 @@
 """MainLoop: the part of a phase of S4Q in which its policy plays until some direction has enough new data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import final
 
 import numpy as np
@@ -11,6 +11,7 @@ from s4q.least_squares import whitener
 from s4q.linear_q import LinearQ
 from s4q.presets import Constants
 from s4q.requests import Explore, Visits
+from s4q.state import Reader, State
 
 
 @final
@@ -29,6 +30,31 @@ class PhaseRecord:
     return_sum_sq: float | None  # None where the collector cannot tell
     start_value_sum: float | None  # what Q promised at the start states that were seen
 
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "PhaseRecord":
+        """From a checkpoint."""
+        q = reader.one("q", LinearQ)
+        horizon, n_blocks, k = q.theta.shape
+        cov_ref = reader.floats("cov_ref", (None, n_blocks, k, k))
+        if len(cov_ref) not in (1, horizon):
+            raise ValueError(f"cov_ref needs one Gram matrix, or one a level ({horizon}); got {len(cov_ref)}")
+        return cls(
+            phase=reader.integer("phase", at_least=1),
+            q=q,
+            ridge=reader.floats("ridge", (horizon,)),
+            cov_ref=cov_ref,
+            increment=reader.floats("increment", cov_ref.shape),
+            residuals=reader.floats("residuals", (horizon,)),
+            n_trajectories=reader.integer("n_trajectories"),
+            return_sum=reader.number("return_sum"),
+            return_sum_sq=reader.number("return_sum_sq") if reader.has("return_sum_sq") else None,
+            start_value_sum=reader.number("start_value_sum") if reader.has("start_value_sum") else None,
+        )
+
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -44,13 +70,17 @@ class Record:
 class MainLoop:
     """Sums over the episodes of one policy; the policy and Sigma_ref stand still."""
 
-    def __init__(self, phase: int, q: LinearQ, ridge: Array, cov_ref: Array, residuals: Array) -> None:
+    def __init__(
+        self, phase: int, q: LinearQ, ridge: Array, cov_ref: Array, residuals: Array, whiteners: Array | None = None
+    ) -> None:
         self.phase = phase
         self.q = q
         self.ridge = ridge
         self.cov_ref = cov_ref  # raw: the ridge is added on use  # [Alg2:CovRef]
         self.residuals = residuals
-        self.whitener = np.stack([whitener(gram, lam) for gram, lam in zip(cov_ref, ridge, strict=False)])
+        if whiteners is None:
+            whiteners = np.stack([whitener(gram, lam) for gram, lam in zip(cov_ref, ridge, strict=False)])
+        self.whitener = whiteners
         self.increment: Array = np.zeros_like(cov_ref)
         self.progress: Array = np.zeros(len(cov_ref))
         self.n_trajectories = 0
@@ -107,6 +137,30 @@ class MainLoop:
             return_sum_sq=self.return_sum_sq,
             start_value_sum=self.start_value_sum,
         )
+
+    def state(self) -> State:
+        """For a checkpoint. The whitener too: made again by another BLAS it might differ in its last bits."""
+        return {
+            "record": self.record(),
+            "whitener": self.whitener,
+            "progress": self.progress,
+            "n_cached": self.n_cached,
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "MainLoop":
+        """From a checkpoint."""
+        record = reader.one("record", PhaseRecord)
+        whiteners = reader.floats("whitener", record.cov_ref.shape)
+        loop = cls(record.phase, record.q, record.ridge, record.cov_ref, record.residuals, whiteners)
+        loop.increment = record.increment
+        loop.progress = reader.floats("progress", (len(record.cov_ref),))
+        loop.n_trajectories = record.n_trajectories
+        loop.n_cached = reader.integer("n_cached")
+        loop.return_sum = record.return_sum
+        loop.return_sum_sq = record.return_sum_sq
+        loop.start_value_sum = record.start_value_sum
+        return loop
 
     def _check(self, request: Explore, answer: Visits) -> None:
         if request.done != self.n_trajectories or request.policy is not self.q:

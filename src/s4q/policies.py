@@ -8,6 +8,8 @@ import numpy as np
 
 from s4q.blocks import Array, Phi, States
 from s4q.checks import finite_array, require_count, require_probabilities, require_shape
+from s4q.linear_q import LinearQ
+from s4q.state import Reader, State, cannot_be_saved
 
 
 class Policy(Protocol):
@@ -45,6 +47,15 @@ class UniformPolicy:
         del h, phi
         return np.full((len(states), self.n_actions), 1.0 / self.n_actions)
 
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {"n_actions": self.n_actions}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "UniformPolicy":
+        """From a checkpoint."""
+        return cls(reader.integer("n_actions"))
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -70,3 +81,27 @@ class Mixture:
         weights.setflags(write=False)
         object.__setattr__(self, "policies", policies)
         object.__setattr__(self, "weights", weights)
+
+    def state(self) -> State:
+        """For a checkpoint; only our own policies can be saved."""
+        for policy in self.policies:
+            if not isinstance(policy, (LinearQ, UniformPolicy)):
+                raise cannot_be_saved("a policy", policy, LinearQ, UniformPolicy)
+        return {"policies": list(self.policies), "weights": self.weights}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Mixture":
+        """From a checkpoint."""
+        policies: list[LinearQ | UniformPolicy] = reader.each("policies", LinearQ, UniformPolicy)
+        return cls(policies, reader.floats("weights", (len(policies),)))
+
+
+def as_mixture(controller: Policy | Mixture, n_actions: int) -> Mixture:
+    """A controller as a mixture; a single policy is one of itself alone."""
+    if not isinstance(controller, Mixture):
+        require_policy("controller", controller)
+        controller = Mixture([controller], np.ones(1))
+    for policy in controller.policies:
+        if isinstance(policy, UniformPolicy) and policy.n_actions != n_actions:
+            raise ValueError(f"controller has {policy.n_actions} actions, but the problem has {n_actions}")
+    return controller

@@ -8,6 +8,7 @@ import numpy as np
 from s4q.checks import require_count
 from s4q.linear_q import LinearQ
 from s4q.requests import Mixture
+from s4q.state import Reader, State
 
 
 @final
@@ -61,3 +62,20 @@ class PolicyReplayMemory:
             raise ValueError("the memory is empty, so there is no controller yet; play a phase first")
         counts = np.array([entry.n_trajectories for entry in self.entries], dtype=np.float64)
         return Mixture([entry.policy for entry in self.entries], counts / counts.sum())  # [Alg2:Controller]
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {
+            "policies": [entry.policy for entry in self.entries],
+            "counts": [entry.n_trajectories for entry in self.entries],
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "PolicyReplayMemory":
+        """From a checkpoint."""
+        memory = cls()
+        policies, counts = reader.each("policies", LinearQ), reader.integers("counts", at_least=1)
+        if len(policies) != len(counts):
+            raise ValueError(f"the memory needs a count for each of {len(policies)} policies; got {len(counts)}")
+        memory.entries = [Entry(policy, n) for policy, n in zip(policies, counts, strict=True)]
+        return memory

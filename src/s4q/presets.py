@@ -20,6 +20,7 @@ from s4q.least_squares import Moments, whitener
 from s4q.linear_q import LevelBonus
 from s4q.requests import Spec
 from s4q.spec import per_level
+from s4q.state import Reader, State
 from s4q.widths import (
     PAPER,
     TIGHT,
@@ -134,6 +135,42 @@ class Constants:
             log_inverse_delta=log(1 / self._delta_fit(phase)),
         )
         return np.full(self.spec.n_blocks, short * self.theory.inflation * unit * alpha)
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {
+            "spec": self.spec,
+            "preset": self.preset,
+            "delta": float(self.delta),
+            "epochs": self.epochs,
+            "bonus_from": self.bonus_from,
+            "c_replay": float(self.c_replay),
+            "ridge": self.fixed_ridge,
+            "width": self.fixed_width,
+            "trigger": self.fixed_trigger,
+            "max_episodes": self.max_episodes,
+            "cache_episodes": self.cache_episodes,
+            "pool": bool(self.pool),
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Constants":
+        """From a checkpoint, through the same checks as any other."""
+        spec, shape = reader.one("spec", Spec), (None,)
+        return constants(
+            spec,
+            reader.text("preset"),  # type: ignore[arg-type]  # checked there
+            delta=reader.number("delta"),
+            ridge=reader.floats("ridge", shape) if reader.has("ridge") else None,
+            bonus_width=reader.floats("width", shape) if reader.has("width") else None,
+            trigger=reader.numbers("trigger") if reader.has("trigger") else None,  # type: ignore[arg-type]
+            c_replay=reader.number("c_replay"),
+            epochs=reader.text("epochs"),  # type: ignore[arg-type]
+            bonus_from=reader.text("bonus_from"),  # type: ignore[arg-type]
+            max_episodes=reader.integer("max_episodes") if reader.has("max_episodes") else None,
+            cache_episodes=reader.integer("cache_episodes"),
+            pool=reader.flag("pool"),
+        )
 
     def _largest_target(self, level: int) -> float:
         """A bound on |r + Q'(s', a')|; without a clip at 0 the target may be as low as the ball allows."""

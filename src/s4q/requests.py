@@ -19,6 +19,7 @@ from s4q.least_squares import Moments
 from s4q.linear_q import LinearQ
 from s4q.policies import Mixture, Policy, UniformPolicy
 from s4q.spec import Spec
+from s4q.state import Reader, State
 
 __all__ = [
     "Answer",
@@ -156,6 +157,27 @@ class Transitions:
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
         return sum(int(getattr(self, f.name).nbytes) for f in fields(self))
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Transitions":
+        """From a checkpoint."""
+        vectors = reader.floats("vectors", (None, None))
+        n, k = vectors.shape
+        following = reader.floats("next_vectors", (n, None, k))
+        return cls(
+            levels=reader.counts("levels", (n,)),
+            vectors=vectors,
+            blocks=reader.counts("blocks", (n,)),
+            rewards=reader.floats("rewards", (n,)),
+            next_vectors=following,
+            next_blocks=reader.counts("next_blocks", following.shape[:2]),
+            ended=reader.flags("ended", (n,)),
+            weights=reader.counts("weights", (n,)),
+        )
 
 
 @final

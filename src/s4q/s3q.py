@@ -15,27 +15,22 @@ it asks for one `Regress` per level. Only level l is fitted during level l; noth
 next.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
-from s4q.checks import finite_array, require_count, require_finite, require_positive, require_shape
+from s4q.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_bonuses, zero_fit
+from s4q.cache import TransitionCache
+from s4q.checks import require_count, require_finite, require_positive, require_shape
 from s4q.least_squares import Moments, constrained_fit
-from s4q.linear_q import LevelBonus, LinearQ
-from s4q.policies import Mixture, Policy, UniformPolicy, require_policy
+from s4q.linear_q import LinearQ
+from s4q.policies import Mixture, Policy, as_mixture
 from s4q.requests import Regress, Regression, Spec
-from s4q.spec import HasSpec, per_level, spec_of
+from s4q.spec import HasSpec, ball_radii, per_level, spec_of
+from s4q.state import Reader, State, cannot_be_saved
 from s4q.widths import residual_variance
-
-
-class BonusRule(Protocol):
-    """The bonus of a level. May look at the level's own sums."""
-
-    def __call__(self, level: int, moments: Moments) -> LevelBonus: ...
 
 
 class Cached(Protocol):
@@ -44,30 +39,6 @@ class Cached(Protocol):
     def moments(self, level: int, value: LinearQ) -> Moments:
         """Their sums for a fit of `level` with this target."""
         ...
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class FixedBonus:
-    """A bonus given from outside, as in the paper: width_h |W_h phi|.
-
-    >>> FixedBonus(whitener=np.ones((1, 2, 1, 1)), width=[0.5])(0, Moments.zeros(2, 1)).width.tolist()
-    [0.5, 0.5]
-    """
-
-    whitener: Array  # (H, n_blocks, k, k): W Sigma W^T = I
-    width: Array  # (H,) or (H, n_blocks)
-
-    def __post_init__(self) -> None:
-        white, width = finite_array("whitener", self.whitener), finite_array("width", self.width)
-        require_shape("whitener", white, (None, None, None, None), "(H, n_blocks, k, k)")
-        checked = LinearQ(np.zeros(white.shape[:3]), white, width)  # one place knows the shapes of a bonus
-        object.__setattr__(self, "whitener", checked.whitener)
-        object.__setattr__(self, "width", checked.width)
-
-    def __call__(self, level: int, moments: Moments) -> LevelBonus:
-        del moments
-        return LevelBonus(self.whitener[level], self.width[level])
 
 
 @final
@@ -104,7 +75,7 @@ class S3Q:
         first_id: int = 0,
     ) -> None:
         self.spec = spec_of(problem)
-        self.controller = _checked_controller(self.spec, controller)
+        self.controller = as_mixture(controller, self.spec.n_actions)
         if not (bonus is None or callable(bonus)):
             raise ValueError(f"bonus must be None, a FixedBonus or another BonusRule; got {type(bonus).__name__}")
         self.bonus = bonus
@@ -115,7 +86,7 @@ class S3Q:
         self.pool = pool
         self.cached = cached
         self.epoch_size = epoch_size
-        self.radius = _checked_radius(self.spec, radius)
+        self.radius = ball_radii(self.spec, radius)
         self._grams = np.zeros((self.spec.horizon, *self.spec.gram_shape)) if keep_grams else None
         self._best_grams = self._grams
         self.fitted = False  # has an epoch been finished?
@@ -202,6 +173,76 @@ class S3Q:
         if self._done == self.n_level:
             self._finish_level()
 
+    def state(self) -> State:
+        """For a checkpoint; a bonus rule of your own cannot be saved."""
+        if not (self.bonus is None or isinstance(self.bonus, (FixedBonus, OwnGramBonus))):
+            raise cannot_be_saved("bonus", self.bonus, FixedBonus)
+        if not (self.cached is None or isinstance(self.cached, TransitionCache)):
+            raise cannot_be_saved("cached", self.cached, TransitionCache)
+        return {
+            "spec": self.spec,
+            "controller": self.controller,
+            "bonus": self.bonus,
+            "ridge": self.ridge,
+            "pool": bool(self.pool),
+            "cached": self.cached,
+            "epoch_size": self.epoch_size,
+            "radius": self.radius.reshape(self.spec.horizon, -1),
+            "ball_per_block": self.radius.ndim == 2,
+            "grams": self._grams,
+            "best_grams": self._best_grams,
+            "fitted": self.fitted,
+            "n_fitted": self.n_fitted,
+            "residuals": self.residuals,
+            "n_episodes": self.n_episodes,
+            "best": self._best,
+            "target": self._target,
+            "epoch": self._epoch,
+            "next_id": self._next_id,
+            "level": self._level,
+            "moments": self._moments,
+            "done": self._done,
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "S3Q":
+        """From a checkpoint."""
+        spec = reader.one("spec", Spec)
+        per_block = reader.flag("ball_per_block")
+        balls = reader.floats("radius", (spec.horizon, spec.n_blocks if per_block else 1))
+        learner = cls(
+            spec,
+            reader.one("controller", Mixture),
+            bonus=reader.either("bonus", FixedBonus, OwnGramBonus) if reader.has("bonus") else None,
+            ridge=reader.floats("ridge", (spec.horizon,)),
+            radius=balls if per_block else balls[:, 0],
+            pool=reader.flag("pool"),
+            cached=reader.one("cached", TransitionCache) if reader.has("cached") else None,
+        )
+        learner._restore(reader)
+        return learner
+
+    def _restore(self, reader: Reader) -> None:
+        self.epoch_size = reader.integer("epoch_size") if reader.has("epoch_size") else None
+        shape = (self.spec.horizon, *self.spec.gram_shape)
+        self._grams = reader.floats("grams", shape) if reader.has("grams") else None
+        self._best_grams = reader.floats("best_grams", shape) if reader.has("best_grams") else None
+        self.fitted = reader.flag("fitted")
+        self.n_fitted = reader.integer("n_fitted")
+        self.residuals = reader.floats("residuals", (self.spec.horizon,))
+        self.n_episodes = reader.integer("n_episodes")
+        self._best, self._target = reader.one("best", LinearQ), reader.one("target", LinearQ)
+        for q in (self._best, self._target):
+            require_shape("theta", q.theta, self.spec.theta_shape, "(H, n_blocks, k)")
+        self._epoch = reader.integer("epoch", at_least=1)
+        self._next_id = reader.integer("next_id")
+        self._level = reader.integer("level")
+        self._moments = reader.one("moments", Moments)
+        require_shape("gram", self._moments.gram, self.spec.gram_shape, "(n_blocks, k, k)")
+        self._done = reader.integer("done")
+        if self._level >= self.spec.horizon or (self._done >= self.n_level and not self.finished):
+            raise ValueError(f"S3Q cannot stand at level {self._level} after {self._done} of {self.n_level} episodes")
+
     def _start_level(self, level: int) -> None:
         self._level = level
         self._moments = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)  # [Alg1:Reset]
@@ -254,43 +295,3 @@ class S3Q:
             require_shape(f"answer.moments.{name}", getattr(moments, name), self.spec.gram_shape[:2], "(n_blocks, k)")
         for name in ("gram", "moment", "moment_sq", "sum_y2"):
             require_finite(f"answer.moments.{name}", np.asarray(getattr(moments, name)))
-
-
-def zero_fit(spec: Spec, bonuses: Sequence[LevelBonus], share_whitener: bool = False) -> LinearQ:
-    """The fit of no samples: theta = 0, and the bonus alone if there is one."""
-    theta = np.zeros((spec.horizon, spec.n_blocks, spec.block_dim))
-    if not bonuses:
-        return LinearQ(theta)
-    lower = 0.0 if spec.well_specified else -np.inf  # below 0 a clip is safe only when the features are exact
-    clip = np.array([(lower, bound) for bound in spec.value_bound])
-    return LinearQ.of_levels(theta, bonuses, clip, share_whitener)
-
-
-def zero_bonuses(spec: Spec, bonus: BonusRule | None) -> list[LevelBonus]:
-    """The bonus of every level before any sample."""
-    if bonus is None:
-        return []
-    if isinstance(bonus, FixedBonus) and bonus.whitener.shape != (spec.horizon, *spec.gram_shape):
-        want = (spec.horizon, *spec.gram_shape)
-        raise ValueError(f"bonus.whitener must have shape (H, n_blocks, k, k) = {want}; got {bonus.whitener.shape}")
-    nothing = Moments.zeros(spec.n_blocks, spec.block_dim)
-    return [bonus(h, nothing) for h in range(spec.horizon)]
-
-
-def _checked_controller(spec: Spec, controller: Policy | Mixture) -> Mixture:
-    if not isinstance(controller, Mixture):
-        require_policy("controller", controller)
-        controller = Mixture([controller], np.ones(1))
-    for policy in controller.policies:
-        if isinstance(policy, UniformPolicy) and policy.n_actions != spec.n_actions:
-            raise ValueError(f"controller has {policy.n_actions} actions, but the problem has {spec.n_actions}")
-    return controller
-
-
-def _checked_radius(spec: Spec, radius: ArrayLike | None) -> Array:
-    """(H,), one ball a level, or (H, n_blocks), one a block."""
-    array = np.array(spec.radius) if radius is None else finite_array("radius", radius)
-    if array.shape != (spec.horizon, spec.n_blocks):
-        array = per_level("radius", array, spec.horizon)
-    require_positive("radius", float(array.min()), "the radius of a ball")
-    return array

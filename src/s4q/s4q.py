@@ -15,40 +15,28 @@ The learner asks for a `Regress` per level while S3Q runs and for one `Explore` 
 number of phases, which is of order log(episodes), and with nothing else.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
+from s4q.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_bonuses, zero_fit
 from s4q.cache import TransitionCache
-from s4q.checks import require_count
+from s4q.checks import require_count, require_shape
 from s4q.diagnostics import Finding, diagnose
 from s4q.explain import explain
 from s4q.least_squares import Moments
-from s4q.linear_q import LevelBonus, LinearQ
+from s4q.linear_q import LinearQ
 from s4q.main_loop import MainLoop, PhaseRecord
 from s4q.policies import Mixture
 from s4q.policy_replay import PolicyReplayMemory
 from s4q.presets import BonusFrom, Constants, Epochs, PresetName, constants
 from s4q.requests import Answer, Explore, Regress, Regression, Request, Spec, Visits
-from s4q.s3q import S3Q, BonusRule, FixedBonus, zero_bonuses, zero_fit
+from s4q.s3q import S3Q
 from s4q.spec import HasSpec, spec_of
-
-
-@final
-@dataclass(frozen=True, eq=False, slots=True)
-class OwnGramBonus:
-    """The bonus of a phase, from the very samples a level is fitted to."""
-
-    constants: Constants
-    phase: int
-    n_total: int
-    ridge: Array  # (H,)
-
-    def __call__(self, level: int, moments: Moments) -> LevelBonus:
-        return self.constants.bonus(level, self.phase, self.n_total, moments, float(self.ridge[level]))
+from s4q.state import Reader, State
 
 
 @final
@@ -91,9 +79,8 @@ class S4Q:
         cache_bytes: int | None = None,
         pool: bool | None = None,
     ) -> None:
-        self.spec = spec_of(problem)
-        self.constants = constants(
-            self.spec,
+        settings = constants(
+            spec_of(problem),
             preset,
             delta=delta,
             ridge=ridge,
@@ -107,6 +94,13 @@ class S4Q:
             cache_bytes=cache_bytes,
             pool=pool,
         )
+        self._set_up(settings)
+        self._begin_phase()
+
+    def _set_up(self, settings: Constants) -> None:
+        """Before the first phase."""
+        self.constants = settings
+        self.spec = settings.spec
         self._pool = self.constants.pool
         # The data-scaled bonus of `practical` shares one Gram matrix between levels when steps are pooled.
         self._share = self._pool and self.constants.preset == "practical"
@@ -116,11 +110,12 @@ class S4Q:
         self.memory = PolicyReplayMemory()  # [Alg2:Initialize]
         self._next_id = 0
         self._phase = 0
+        self._replay_budget = 0  # of the S3Q call in progress, in episodes
+        self._ridge: Array  # of the running phase
         self._s3q: S3Q | None = None  # the call in progress; None in a main loop
         self._loop: MainLoop  # of the running phase, or of the phase before while S3Q prepares the next
         # Raw Sigma of the phase before: one a level, or one in all with pooled steps.
         self._gram: Array = np.zeros((1 if self._pool else self.spec.horizon, *self.spec.gram_shape))
-        self._begin_phase()
 
     @property
     def q(self) -> LinearQ:
@@ -136,6 +131,11 @@ class S4Q:
     def phases(self) -> int:
         """Finished phases."""
         return self._phase - 1
+
+    @property
+    def n_episodes(self) -> int:
+        """Answered so far, replay included."""
+        return self._n_main + self._n_replayed
 
     @property
     def open_phase(self) -> PhaseRecord | None:
@@ -188,6 +188,52 @@ class S4Q:
                 self._end_phase()
         else:
             raise ValueError(f"{type(answer).__name__} does not answer the open request; tell what was asked last")
+
+    def state(self) -> State:
+        """For a checkpoint: all there is, since learners draw nothing."""
+        return {
+            "constants": self.constants,
+            "memory": self.memory,
+            "cache": self.cache,
+            "last_phase": self.last_phase,
+            "s3q": self._s3q,
+            "loop": self._loop,
+            "gram": self._gram,
+            "ridge": self._ridge,
+            "phase": self._phase,
+            "next_id": self._next_id,
+            "replay_budget": self._replay_budget,
+            "n_main": self._n_main,
+            "n_replayed": self._n_replayed,
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "S4Q":
+        """From a checkpoint: it asks what it would have asked next."""
+        learner = cls.__new__(cls)
+        learner._set_up(reader.one("constants", Constants))
+        learner.memory = reader.one("memory", PolicyReplayMemory)
+        learner.cache = reader.one("cache", TransitionCache)
+        learner.last_phase = reader.one("last_phase", PhaseRecord) if reader.has("last_phase") else None
+        learner._s3q = reader.one("s3q", S3Q) if reader.has("s3q") else None
+        learner._loop = reader.one("loop", MainLoop)
+        learner._gram = reader.floats("gram", learner._gram.shape)
+        learner._ridge = reader.floats("ridge", (learner.spec.horizon,))
+        learner._phase = reader.integer("phase", at_least=1)
+        learner._next_id = reader.integer("next_id")
+        learner._replay_budget = reader.integer("replay_budget")
+        learner._n_main, learner._n_replayed = reader.integer("n_main"), reader.integer("n_replayed")
+        learner._check_parts()
+        return learner
+
+    def _check_parts(self) -> None:
+        """Parts read from a file must be of one problem."""
+        specs = [self.cache.spec] if self._s3q is None else [self.cache.spec, self._s3q.spec]
+        if any(spec != self.spec for spec in specs):
+            raise ValueError("the parts of an S4Q must be of one problem")
+        require_shape("cov_ref", self._loop.cov_ref, self._gram.shape, "(H or 1, n_blocks, k, k)")
+        for q in (self._loop.q, *(entry.policy for entry in self.memory.entries)):
+            require_shape("theta", q.theta, self.spec.theta_shape, "(H, n_blocks, k)")
 
     def _begin_phase(self) -> None:
         self._phase += 1  # [Alg2:Phase]

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
 from s4q.checks import finite_array, require_count, require_finite, require_positive
+from s4q.state import Reader, State
 
 
 class Sized(Protocol):
@@ -129,6 +130,11 @@ class Spec:
         """(n_blocks, k, k)"""
         return (self.n_blocks, self.block_dim, self.block_dim)
 
+    @property
+    def theta_shape(self) -> tuple[int, int, int]:
+        """(H, n_blocks, k)"""
+        return (self.horizon, self.n_blocks, self.block_dim)
+
     def half_range(self, h: int) -> float:
         """s_h: half the range of a regression target r + V(s') at level h."""
         after = self.value_bound[h + 1] if h + 1 < self.horizon else 0.0
@@ -141,6 +147,39 @@ class Spec:
     def to_user_units(self, h: int, values: Array) -> Array:
         """Undo the shift of values from level h on."""
         return values + (self.horizon - h) * self.reward_min
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {
+            "horizon": self.horizon,
+            "n_actions": self.n_actions,
+            "n_blocks": self.n_blocks,
+            "block_dim": self.block_dim,
+            "reward_min": float(self.reward_min),
+            "reward_max": float(self.reward_max),
+            "value_bound": [float(v) for v in self.value_bound],
+            "radius": [float(v) for v in self.radius],
+            "block_radius": [float(v) for v in self.block_radius],
+            "stationary": bool(self.stationary),
+            "well_specified": bool(self.well_specified),
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Spec":
+        """From a checkpoint."""
+        return cls(
+            horizon=reader.integer("horizon"),
+            n_actions=reader.integer("n_actions"),
+            n_blocks=reader.integer("n_blocks"),
+            block_dim=reader.integer("block_dim"),
+            reward_min=reader.number("reward_min"),
+            reward_max=reader.number("reward_max"),
+            value_bound=reader.numbers("value_bound"),
+            radius=reader.numbers("radius"),
+            block_radius=reader.numbers("block_radius"),
+            stationary=reader.flag("stationary"),
+            well_specified=reader.flag("well_specified"),
+        )
 
 
 def spec_of(problem: Spec | HasSpec) -> Spec:
@@ -179,3 +218,12 @@ def _shifted_bound(horizon: int, low: float, high: float, bound: ArrayLike | Non
             f"got {np.asarray(bound).tolist()}"
         )
     return shifted
+
+
+def ball_radii(spec: Spec, radius: ArrayLike | None) -> Array:
+    """(H,), one ball a level, or (H, n_blocks), one a block."""
+    array = np.array(spec.radius) if radius is None else finite_array("radius", radius)
+    if array.shape != (spec.horizon, spec.n_blocks):
+        array = per_level("radius", array, spec.horizon)
+    require_positive("radius", float(array.min()), "the radius of a ball")
+    return array

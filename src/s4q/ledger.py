@@ -1,0 +1,246 @@
+"""Run and Ledger: what a run came to, and how it is counted."""
+
+import time
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, final
+
+from s4q.linear_q import LinearQ
+from s4q.main_loop import PhaseRecord, Record
+from s4q.memo import Memo
+from s4q.problems import FiniteMDP
+from s4q.requests import Collector, Explore, Learner, Policy, Regress, Request
+from s4q.state import Reader, State
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One row of the learning curve: where a run stood when a phase (for S3Q an epoch) was finished."""
+
+    episodes: int
+    main_episodes: int  # of main loops (Explore)
+    replay_episodes: int  # of regressions (Regress): for S4Q the price of bounded memory
+    steps: int
+    phases: int
+    regret: float | None  # None where the problem is not a FiniteMDP
+    gap: float | None  # v_star - value of the phase's policy (at the end: of the newest)
+    optimistic_value: float | None  # what the learner's Q promises at the start
+    bytes: int  # held by the learner
+    cpu_seconds: float
+
+    @classmethod
+    def from_state(cls, row: Reader) -> "Point":
+        """From a checkpoint."""
+        return cls(
+            episodes=row.integer("episodes"),
+            main_episodes=row.integer("main_episodes"),
+            replay_episodes=row.integer("replay_episodes"),
+            steps=row.integer("steps"),
+            phases=row.integer("phases"),
+            regret=row.number("regret") if row.has("regret") else None,
+            gap=row.number("gap") if row.has("gap") else None,
+            optimistic_value=row.number("optimistic_value") if row.has("optimistic_value") else None,
+            bytes=row.integer("bytes"),
+            cpu_seconds=row.number("cpu_seconds"),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Progress:
+    """How far a run has come: what a checkpoint keeps of it beside the learner."""
+
+    budget: int  # the episodes it was to play in all
+    episodes: int = 0
+    main_episodes: int = 0
+    steps: int = 0
+    regret: float = 0.0
+    cpu_seconds: float = 0.0
+    points: tuple[Point, ...] = ()  # of the finished phases
+    record: tuple[PhaseRecord, ...] | None = None  # with record=True
+    request_episodes: int = 0  # of the request that is answered in part
+    request_steps: int = 0
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**plain, "points": [asdict(point) for point in self.points]}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Progress":
+        """From a checkpoint."""
+        progress = cls(
+            budget=reader.integer("budget"),
+            episodes=reader.integer("episodes"),
+            main_episodes=reader.integer("main_episodes"),
+            steps=reader.integer("steps"),
+            regret=reader.number("regret"),
+            cpu_seconds=reader.number("cpu_seconds"),
+            points=tuple(Point.from_state(row) for row in reader.rows("points")),
+            record=tuple(reader.each("record", PhaseRecord)) if reader.has("record") else None,
+            request_episodes=reader.integer("request_episodes"),
+            request_steps=reader.integer("request_steps"),
+        )
+        if progress.main_episodes > progress.episodes:
+            raise ValueError(f"main loops cannot have {progress.main_episodes} of {progress.episodes} episodes")
+        return progress
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Run:
+    """What came out and what it cost, in the user's units. Regret is exact and charges every episode played."""
+
+    episodes: int
+    main_episodes: int
+    replay_episodes: int
+    steps: int
+    regret: float | None
+    gap: float | None
+    optimistic_value: float | None
+    phases: int
+    bytes: int
+    cpu_seconds: float
+    curve: tuple[Point, ...]  # a point per finished phase, and one for the end
+    policy: Policy
+    q: LinearQ
+    record: Record | None = None  # with record=True
+
+    def __repr__(self) -> str:
+        shown = ("episodes", "phases", "regret", "gap", "bytes", "cpu_seconds")
+        known = {name: getattr(self, name) for name in shown if getattr(self, name) is not None}
+        return f"Run({', '.join(f'{name}={value:.6g}' for name, value in known.items())})"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request that has been answered in full."""
+
+    id: int
+    kind: Literal["explore", "regress"]
+    level: int | None  # of a regression
+    n_episodes: int  # it took
+    n_steps: int
+    episodes: int  # of the run so far
+    phases: int  # the learner has finished
+
+
+@final
+class Recorder:
+    """Keeps what each phase of an S4Q was."""
+
+    def __init__(self, learner: Any, phases: tuple[PhaseRecord, ...] = ()) -> None:
+        self._learner = learner
+        self.phases = list(phases)
+
+    def mark(self) -> None:
+        self.phases.append(self._learner.last_phase)
+
+    def record(self) -> Record:
+        return Record(self._learner.constants, tuple(self.phases), self._learner.open_phase)
+
+
+@final
+class Ledger:
+    """Counts what a run costs, from the progress of an earlier one on."""
+
+    def __init__(self, learner: Learner, collector: Collector, recorder: Recorder | None, before: Progress) -> None:
+        self._recorder = recorder
+        self._budget = before.budget
+        self.episodes = before.episodes
+        self.steps = before.steps
+        self._main_episodes = before.main_episodes
+        self._learner = learner
+        mdp = getattr(collector, "mdp", None)
+        self._mdp: FiniteMDP | None = mdp if isinstance(mdp, FiniteMDP) else None
+        self._regret = before.regret
+        self._gap: Memo[Policy, float] = Memo(self._gap_of, size=4096)
+        self._points = list(before.points)
+        self._cpu_start = time.process_time() - before.cpu_seconds
+        self._request_episodes = before.request_episodes
+        self._request_steps = before.request_steps
+
+    def charge(self, request: Request, answer: Any) -> None:
+        """Book the episodes of an answer, each at the price of the policy that played it."""
+        self.episodes += answer.n_episodes
+        self.steps += answer.n_steps
+        self._request_episodes = answer.n_episodes + (self._request_episodes if request.done else 0)
+        self._request_steps = answer.n_steps + (self._request_steps if request.done else 0)
+        self._main_episodes += answer.n_episodes if isinstance(request, Explore) else 0
+        if self._mdp is None:
+            return
+        if isinstance(request, Regress):
+            for policy, n in zip(request.mixture.policies, answer.episodes_per_policy.tolist(), strict=True):
+                self._regret += n * self._gap(policy) if n else 0.0
+        else:
+            self._regret += answer.n_episodes * self._gap(request.policy)
+
+    def mark(self, request: Request) -> None:
+        """Add a point to the curve: the phase that just ended, with the policy it played."""
+        policy = request.policy if isinstance(request, Explore) else self._learner.policy
+        self._points.append(self._point(policy))
+        if self._recorder is not None:
+            self._recorder.mark()
+
+    def answered(self, request: Request) -> Answered:
+        """What became of a request that is now answered in full."""
+        return Answered(
+            id=request.id,
+            kind="explore" if isinstance(request, Explore) else "regress",
+            level=None if isinstance(request, Explore) else request.level,
+            n_episodes=self._request_episodes,
+            n_steps=self._request_steps,
+            episodes=self.episodes,
+            phases=self._learner.phases,
+        )
+
+    def progress(self) -> Progress:
+        """For a checkpoint."""
+        return Progress(
+            budget=self._budget,
+            episodes=self.episodes,
+            main_episodes=self._main_episodes,
+            steps=self.steps,
+            regret=self._regret,
+            cpu_seconds=time.process_time() - self._cpu_start,
+            points=tuple(self._points),
+            record=None if self._recorder is None else tuple(self._recorder.phases),
+            request_episodes=self._request_episodes,
+            request_steps=self._request_steps,
+        )
+
+    def result(self) -> Run:
+        now = self._point(self._learner.policy)
+        points = [*self._points, now]
+        record = None if self._recorder is None else self._recorder.record()
+        return Run(**asdict(now), curve=tuple(points), policy=self._learner.policy, q=self._learner.q, record=record)
+
+    def _point(self, policy: Policy) -> Point:
+        known = self._mdp is not None
+        return Point(
+            episodes=self.episodes,
+            main_episodes=self._main_episodes,
+            replay_episodes=self.episodes - self._main_episodes,
+            steps=self.steps,
+            phases=self._learner.phases,
+            regret=self._regret if known else None,
+            gap=self._gap(policy) if known else None,
+            optimistic_value=self._promise(policy) if known else None,
+            bytes=self._learner.nbytes,
+            cpu_seconds=time.process_time() - self._cpu_start,
+        )
+
+    def _promise(self, policy: Policy) -> float:
+        """The learner's value of the start, in the user's units."""
+        mdp, q = self._known_mdp(), policy if isinstance(policy, LinearQ) else self._learner.q
+        return float(mdp.start @ mdp.spec.to_user_units(0, q.value(0, mdp.features.level(0))))
+
+    def _gap_of(self, policy: Policy) -> float:
+        mdp = self._known_mdp()
+        return mdp.v_star - mdp.value(policy)
+
+    def _known_mdp(self) -> FiniteMDP:
+        if self._mdp is None:
+            raise ValueError("regret is exact, so it needs a collector over a FiniteMDP")
+        return self._mdp
