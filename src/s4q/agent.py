@@ -1,0 +1,239 @@
+"""Agent: a Gymnasium environment in, a policy out. The friendly face of S4Q, its collectors and its checkpoints."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from math import inf, sqrt
+from os import PathLike
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from s4q import checkpoint as checkpoints
+from s4q.callbacks import Callback
+from s4q.certificate import Certificate, certificate
+from s4q.checkpoint import Autosave, Checkpoint
+from s4q.checks import require_count
+from s4q.collectors import GymCollector, VectorCollector
+from s4q.collectors.gym_checks import env_name
+from s4q.env_facts import horizon_of, is_vector, reward_range_of, spaces_of
+from s4q.features import OneHot, default_features, registry
+from s4q.ledger import Run
+from s4q.presets import PresetName
+from s4q.requests import Explore, FeatureMap, Spec
+from s4q.run import run
+from s4q.s4q import S4Q
+
+_EVALUATION = 2**61  # request id: episodes that no learner asks for
+_Z = 1.959963984540054  # 95 % of a normal law lie within so many standard errors
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Returns of a policy, in the user's units."""
+
+    mean: float
+    low: float  # of the 95 % interval of the mean (normal approximation)
+    high: float
+    n_episodes: int
+    n_steps: int
+
+    def __str__(self) -> str:
+        return (
+            f"mean return {self.mean:.6g}, 95 % interval [{self.low:.6g}, {self.high:.6g}], "
+            f"{self.n_episodes:,} episodes, {self.n_steps:,} steps"
+        )
+
+
+@final
+class Agent:
+    """Learns a Gymnasium environment (or VectorEnv) with finitely many actions.
+
+    features: a map of the observations; None: one-hot for whole numbers, a Fourier basis per action for small boxes.
+    horizon: steps of an episode; None: the env's time limit. reward_range: lowest and highest reward of a step; None
+    only where the env has a table that tells. preset: see S4Q. stationary: does the env behave the same at every
+    step? None: yes, if the features do. value_bound: a bound on the return of an episode (1 when it pays once); None:
+    the highest reward at every step. seed: the same seed gives the same bits, whatever the number of sub-envs.
+
+    >>> import gymnasium as gym
+    >>> agent = Agent(gym.make("FrozenLake-v1"), horizon=20, seed=0).learn(episodes=500)
+    >>> action, state = agent.predict(0)
+    >>> action in range(4), state.tolist(), agent.n_episodes
+    (True, 1, 500)
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        features: FeatureMap | None = None,
+        *,
+        horizon: int | None = None,
+        preset: PresetName = "practical",
+        reward_range: tuple[float, float] | None = None,
+        stationary: bool | None = None,
+        value_bound: ArrayLike | None = None,
+        seed: int = 0,
+    ) -> None:
+        spaces = spaces_of(env)
+        features = default_features(*spaces) if features is None else features
+        spec = Spec.of(
+            features,
+            horizon=horizon_of(env, horizon),
+            reward_range=reward_range_of(env, reward_range),
+            value_bound=value_bound,
+            stationary=bool(getattr(features, "stationary", False)) if stationary is None else stationary,
+            well_specified=isinstance(features, OneHot),
+        )
+        self._assemble(env, features, S4Q(spec, preset), seed)
+
+    def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int) -> None:
+        self.env = env
+        self.features = features
+        self.learner = learner
+        self.collector = (VectorCollector if is_vector(env) else GymCollector)(env, features, learner.spec, seed)
+        self.run: Run | None = None  # the newest `learn`
+        self._interrupted: Checkpoint | None = None
+
+    @property
+    def n_episodes(self) -> int:
+        """Episodes learned from, over all calls of `learn`."""
+        return self.learner.n_episodes
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode."""
+        return self.learner.spec.horizon
+
+    def __repr__(self) -> str:
+        return f"Agent({env_name(self.env)}, {self.n_episodes} episodes, {self.learner!r})"
+
+    def learn(
+        self,
+        episodes: int,
+        progress_bar: bool = False,
+        callback: Callback | Iterable[Callback] | None = None,
+        *,
+        checkpoint: str | PathLike[str] | Autosave | None = None,
+        stop: Callable[[Run], bool] | None = None,
+    ) -> "Agent":
+        """Learn from so many more episodes. checkpoint: a file to write while learning; see `resume`."""
+        self._interrupted = None
+        autosave = self._autosave(checkpoint)
+        self.run = run(
+            self.learner,
+            self.collector,
+            episodes,
+            progress_bar=progress_bar,
+            callback=callback,
+            checkpoint=autosave,
+            stop=stop,
+        )
+        return self
+
+    def resume(
+        self,
+        progress_bar: bool = False,
+        callback: Callback | Iterable[Callback] | None = None,
+        *,
+        checkpoint: str | PathLike[str] | Autosave | None = None,
+    ) -> "Agent":
+        """Finish the `learn` in whose midst the loaded checkpoint was written: the bits of never having stopped."""
+        if self._interrupted is None:
+            raise ValueError(
+                "resume finishes what a checkpoint was written in the midst of, and this agent was not loaded from "
+                "one; call learn(episodes) to go on"
+            )
+        begun, self._interrupted = self._interrupted, None
+        self.run = run(
+            begun,
+            self.collector,
+            begun.progress.budget,
+            progress_bar=progress_bar,
+            callback=callback,
+            checkpoint=self._autosave(checkpoint),
+        )
+        return self
+
+    def predict(
+        self,
+        observation: ArrayLike,
+        state: ArrayLike | None = None,
+        episode_start: ArrayLike | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """The action for an observation, or for a batch of them; as Stable-Baselines3 calls it.
+
+        state: the step of each episode, as the last call returned it; None: the first step. episode_start: True where
+        an episode begins anew. The policy is greedy, so `deterministic` changes nothing. After the horizon it starts
+        over as if at the first step. Actions are the env's own numbers.
+        """
+        del deterministic
+        space, actions = spaces_of(self.env)
+        array = np.asarray(observation)
+        single = array.shape == (space.shape or ())
+        if not single and array.shape[1:] != (space.shape or ()):
+            raise ValueError(
+                f"observation must have the shape {space.shape} of the env's observations, or a first axis more for a "
+                f"batch of them; got {array.shape}"
+            )
+        batch = array[None] if single else array
+        steps = np.zeros(len(batch), np.int64) if state is None else np.array(state, np.int64).reshape(len(batch))
+        if episode_start is not None:
+            steps[np.asarray(episode_start, dtype=np.bool_).reshape(len(batch))] = 0
+        chosen = np.zeros(len(batch), dtype=np.int64)
+        levels = steps % self.horizon
+        for h in np.unique(levels).tolist():
+            rows = np.flatnonzero(levels == h)
+            chosen[rows] = self.learner.policy.greedy(h, self.features(h, batch[rows]))
+        chosen += int(actions.start)
+        return (chosen[0], (steps + 1)[0:1].reshape(())) if single else (chosen, steps + 1)
+
+    def evaluate(self, episodes: int) -> Evaluation:
+        """Play the policy, without learning: the same episodes every time, none of which is ever learned from."""
+        require_count("episodes", episodes, "the number of episodes to play")
+        spec = self.learner.spec
+        seen = self.collector.collect(
+            Explore(
+                id=_EVALUATION,
+                policy=self.learner.policy,
+                whitener=np.broadcast_to(0.0, (spec.horizon, *spec.gram_shape)),
+                threshold=(inf, 0.0),
+                max_episodes=int(episodes),
+            )
+        )
+        mean = seen.return_sum / seen.n_episodes
+        spread = max(seen.return_sum_sq / seen.n_episodes - mean**2, 0.0)
+        error = _Z * sqrt(spread / max(seen.n_episodes - 1, 1))
+        mean += spec.horizon * spec.reward_min
+        return Evaluation(mean, mean - error, mean + error, seen.n_episodes, seen.n_steps)
+
+    def certificate(self) -> Certificate:
+        """How far the policy can be from the best one; refused where nothing is proved (`practical`, for one)."""
+        return certificate(self.learner)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one file: learner, seed, features by name. The file that was there is kept."""
+        checkpoints.save(path, self.learner, seed=self.collector.seed, extra=self._extra())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], env: Any, features: FeatureMap | None = None) -> "Agent":
+        """From a file that `save` or a checkpoint of `learn` has written. features: again, if they were your own."""
+        found = checkpoints.load(path)
+        config = found.extra.get("features")
+        if not isinstance(found.learner, S4Q) or config is None:
+            raise ValueError(f"{path} holds no Agent but a bare {type(found.learner).__name__}; read it with s4q.load")
+        agent = cls.__new__(cls)
+        made = registry.from_config(config) if features is None else features
+        agent._assemble(env, made, found.learner, found.seed)
+        agent._interrupted = found if found.progress.episodes < found.progress.budget else None
+        return agent
+
+    def _autosave(self, where: str | PathLike[str] | Autosave | None) -> Autosave | None:
+        if where is None:
+            return None
+        plain = checkpoints.as_autosave(where)
+        return replace(plain, extra={**plain.extra, **self._extra()})
+
+    def _extra(self) -> dict[str, Any]:
+        return {"features": registry.to_config(self.features), "env": env_name(self.env)}
