@@ -213,13 +213,13 @@ def test_check_features_draws_nothing_of_anybody_elses() -> None:
     mapped = default(env.observation_space, env.action_space)
     env.observation_space.seed(7)
     env.action_space.seed(7)
-    expected = env.action_space.sample(), env.observation_space.sample()
+    expected = [env.action_space.sample() for _ in range(20)], env.observation_space.sample()
     env.action_space.seed(7)
     env.observation_space.seed(7)
     before = np.random.get_state()[1].copy()  # type: ignore[index,union-attr] # noqa: NPY002
     first = check_features(mapped, env, n=30, seed=3)
     assert (np.random.get_state()[1] == before).all()  # type: ignore[index] # noqa: NPY002
-    assert env.action_space.sample() == expected[0]
+    assert [env.action_space.sample() for _ in range(20)] == expected[0]
     np.testing.assert_array_equal(env.observation_space.sample(), expected[1])
     assert check_features(mapped, env, n=30, seed=3) == first
     assert check_features(mapped, env, n=30, seed=4) != first

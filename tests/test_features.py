@@ -242,10 +242,11 @@ def test_a_function_that_uses_its_buffer_again_does_no_harm() -> None:
         buffer[:, 0, 0] = states
         return buffer
 
-    mapped = features.Dense(lazy, n_actions=1, dim=1)
-    first = mapped(0, np.array([0.1, 0.2]))
-    mapped(0, np.array([0.3, 0.4]))
-    assert first.vectors.ravel().tolist() == [0.1, 0.2]
+    by_level = features.Callable(lambda h, states: lazy(states), n_actions=1, block_dim=1)
+    for mapped in (features.Dense(lazy, n_actions=1, dim=1), by_level):
+        first = mapped(0, np.array([0.1, 0.2]))
+        mapped(0, np.array([0.3, 0.4]))
+        assert first.vectors.ravel().tolist() == [0.1, 0.2]
 
 
 class Mine:

@@ -34,7 +34,7 @@ class OneHot:
     n_actions: int
     start: tuple[int, ...]
     _sizes: IntArray = field(repr=False)  # (m,)
-    _start: IntArray = field(repr=False)  # (m,)
+    _start: IntArray = field(repr=False)  # (1, m)
     _strides: IntArray = field(repr=False)  # (m,): what one step of an entry adds to the block
     _actions: IntArray = field(repr=False)  # (A,)
 
@@ -57,7 +57,7 @@ class OneHot:
             n_actions=int(n_actions),
             start=first,
             _sizes=np.array(sizes, dtype=np.int64),
-            _start=np.array(first, dtype=np.int64),
+            _start=np.array([first], dtype=np.int64),
             _strides=np.array(strides, dtype=np.int64),
             _actions=np.arange(n_actions),
         )

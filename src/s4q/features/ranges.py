@@ -66,10 +66,16 @@ class Ranges:
         """high - low, (d,)."""
         return np.asarray(self.high - self.low)
 
+    @cached_property
+    def _rows(self) -> tuple[Array, Array]:
+        """low and width as rows: numpy takes half the time for a single row when nothing must be broadcast."""
+        return self.low[None], self.width[None]
+
     def unit(self, states: States) -> Array:
         """Observations (n, d), or (n, ...) of d numbers each, in [0, 1]^d: (n, d)."""
         rows = self.rows(states)
-        unit = (rows - self.low) / self.width
+        low, width = self._rows
+        unit = (rows - low) / width
         # One reduction finds NaN, infinity and both ends: what is not <= 0.5 is looked at more closely.
         if not np.maximum.reduce(np.abs(unit - 0.5), axis=None, initial=0.0) <= 0.5:
             self._require_inside(rows, unit)
