@@ -12,6 +12,7 @@ ORDER = [
     "blocks",
     "checks",
     "memo",
+    "confidence_sequences",
     "progress_bar",
     "least_squares",
     "linear_q",
@@ -27,6 +28,7 @@ ORDER = [
     "presets",
     "explain",
     "main_loop",
+    "certificate",
     "diagnostics",
     "s3q",
     "s4q",
@@ -36,8 +38,8 @@ ORDER = [
     "cli",
 ]
 LEARNERS = {"s3q", "s4q"}
-NEVER_IMPORT_LEARNERS = {"features", "problems", "collectors", "run"}
-LEARNERS_NEVER_IMPORT = {"features", "problems", "collectors"}
+NEVER_IMPORT_LEARNERS = {"features", "problems", "collectors", "certificate", "run"}
+LEARNERS_NEVER_IMPORT = {"features", "problems", "collectors", "certificate"}
 
 
 def unit(path: Path) -> str:

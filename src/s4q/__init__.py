@@ -2,6 +2,7 @@
 
 from s4q import collectors, features, problems
 from s4q.blocks import Phi
+from s4q.certificate import Certificate, certificate
 from s4q.least_squares import Moments, StreamingLeastSquares, project_to_ball
 from s4q.linear_q import LinearQ
 from s4q.policy_replay import PolicyReplayMemory
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 __all__ = [
     "S3Q",
     "S4Q",
+    "Certificate",
     "FiniteMDP",
     "FixedBonus",
     "LinearQ",
@@ -27,6 +29,7 @@ __all__ = [
     "Spec",
     "StreamingLeastSquares",
     "UniformPolicy",
+    "certificate",
     "collectors",
     "features",
     "problems",

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any, final
 
 from threadpoolctl import threadpool_limits
 
-from s4q.checks import require_count
+from s4q.certificate import Certificate, Certifier, Phased, refusal
+from s4q.checks import require_count, require_positive
 from s4q.linear_q import LinearQ
 from s4q.main_loop import PhaseRecord, Record
 from s4q.memo import Memo
@@ -52,6 +54,7 @@ class Run:
     policy: Policy
     q: LinearQ
     record: Record | None = None  # with record=True
+    certificate: Certificate | None = None  # with stop_when_gap, or with record=True if the preset proves optimism
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "bytes", "cpu_seconds")
@@ -65,17 +68,19 @@ def run(
     episodes: int,
     *,
     stop: Callable[[Run], bool] | None = None,
+    stop_when_gap: float | None = None,
     callback: Callable[[Run], None] | None = None,
     record: bool = False,
     progress_bar: bool = False,
 ) -> Run:
     """Let the learner learn for at most this many episodes; call again, with the same collector, to go on.
 
-    stop: called with the Run so far after each shard; True ends the run. callback: called with the Run so far
-    whenever a phase (for S3Q an epoch) is finished. record: keep each phase's fit, Gram matrix and Sigma_ref in
-    `Run.record`, for an audit (S4Q only). progress_bar: on a terminal only. A Run counts its own episodes, from 0,
-    while its phases are the learner's. Going on after `stop` gives the bits of never having stopped; going on
-    after a budget that ended inside a shard has the same law.
+    stop: called with the Run so far after each shard; True ends the run. stop_when_gap: end the run once its
+    certificate proves that `Run.certificate.policy` is at most this far from the best (S4Q with a preset that proves
+    optimism; refused else). callback: called with the Run so far whenever a phase (for S3Q an epoch) is finished.
+    record: keep each phase's fit, Gram matrix and Sigma_ref in `Run.record`, for an audit (S4Q only). progress_bar: on
+    a terminal only. A Run counts its own episodes, from 0, while its phases are the learner's. Going on after `stop`
+    gives the bits of never having stopped; going on after a budget that ended inside a shard has the same law.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
@@ -87,7 +92,10 @@ def run(
     require_count("episodes", episodes, "the number of episodes to play")
     _require_roles(learner, collector, stop, callback)
     _require_one_problem(learner, collector)
-    ledger = _Ledger(learner, collector, _recorder(learner) if record else None)
+    if stop_when_gap is not None:
+        require_positive("stop_when_gap", stop_when_gap, "the largest gap to put up with, in the units of the rewards")
+    recorder = _recorder(learner) if record else None
+    ledger = _Ledger(learner, collector, recorder, _watch(learner, needed=stop_when_gap is not None, wanted=record))
     with threadpool_limits(limits=1), episode_bar(int(episodes), progress_bar) as advance:
         while ledger.episodes < episodes:
             request = learner.ask(int(episodes) - ledger.episodes)
@@ -107,6 +115,8 @@ def run(
                     callback(ledger.result())
             if stop is not None and stop(ledger.result()):
                 break
+            if stop_when_gap is not None and ledger.certified_gap() <= stop_when_gap:
+                break
     return ledger.result()
 
 
@@ -123,6 +133,15 @@ def _recorder(learner: Learner) -> "_Recorder":
     if not hasattr(learner, "last_phase"):
         raise ValueError(f"record=True keeps the phases of an S4Q; {type(learner).__name__} has none")
     return _Recorder(learner)
+
+
+def _watch(learner: Any, *, needed: bool, wanted: bool) -> "_Watch | None":
+    """Certificates along the way; refused when they are needed and the learner cannot have any."""
+    if needed and not hasattr(learner, "last_phase"):
+        raise ValueError(f"stop_when_gap needs the certificates of an S4Q; {type(learner).__name__} has none")
+    if needed or (wanted and refusal(learner.constants) is None):
+        return _Watch(learner)
+    return None
 
 
 def _require_one_problem(learner: Learner, collector: Collector) -> None:
@@ -155,11 +174,31 @@ class _Recorder:
 
 
 @final
+class _Watch:
+    """What is certified of an S4Q, phase by phase."""
+
+    def __init__(self, learner: Phased) -> None:
+        self._learner = learner
+        self._certifier = Certifier(learner.constants)
+        self.mark()  # a run may go on where another ended
+
+    def mark(self) -> None:
+        if self._learner.last_phase is not None:
+            self._certifier.add(self._learner.last_phase)
+
+    def certificate(self) -> Certificate:
+        return self._certifier.certificate(self._learner.open_phase)
+
+
+@final
 class _Ledger:
     """Counts what a run costs."""
 
-    def __init__(self, learner: Learner, collector: Collector, recorder: _Recorder | None) -> None:
+    def __init__(
+        self, learner: Learner, collector: Collector, recorder: _Recorder | None, watch: _Watch | None
+    ) -> None:
         self._recorder = recorder
+        self._watch = watch
         self.episodes = 0
         self.steps = 0
         self._main_episodes = 0
@@ -190,12 +229,19 @@ class _Ledger:
         self._points.append(self._point(policy))
         if self._recorder is not None:
             self._recorder.mark()
+        if self._watch is not None:
+            self._watch.mark()
+
+    def certified_gap(self) -> float:
+        return inf if self._watch is None else self._watch.certificate().gap
 
     def result(self) -> Run:
         now = self._point(self._learner.policy)
         points = [*self._points, now]
         record = None if self._recorder is None else self._recorder.record()
-        return Run(**asdict(now), curve=tuple(points), policy=self._learner.policy, q=self._learner.q, record=record)
+        certificate = None if self._watch is None else self._watch.certificate()
+        policy, q = self._learner.policy, self._learner.q
+        return Run(**asdict(now), curve=tuple(points), policy=policy, q=q, record=record, certificate=certificate)
 
     def _point(self, policy: Policy) -> Point:
         known = self._mdp is not None
