@@ -67,12 +67,11 @@ def mean_at_least_by_variance(total: float, total_sq: float, n: int, delta: floa
     """
     mean = _mean(total, n)
     spread = max(total_sq / n - mean**2, 0.0)
-    finest = 2 + int(n).bit_length() // 2  # bets far below 1/sqrt(n) win nothing; leaving them out is safe
-    bets = [(_LARGEST_BET * 0.5**k, log((k + 1) * (k + 2))) for k in range(finest)]
+    bets = _bets(n)
 
     def surprise(deviation: float) -> float:
         """log of the mixture if the mean were so much below the average seen; it grows with the deviation."""
-        wins = [n * (b * deviation + (b + log1p(-b)) * (spread + deviation**2)) - log_weight for b, log_weight in bets]
+        wins = [n * (b * deviation + (b + log1p(-b)) * (spread + deviation**2)) + log_weight for b, log_weight in bets]
         best = max(wins)
         return best + log(sum(exp(win - best) for win in wins))
 
@@ -87,6 +86,11 @@ def mean_at_least_by_variance(total: float, total_sq: float, n: int, delta: floa
 
 def _level(n: int, delta: float) -> float:
     return log(2 * sqrt(n) / delta) / n
+
+
+def _bets(n: int) -> list[tuple[float, float]]:
+    """Bets and the logarithms of their weights. Those far below 1/sqrt(n) win nothing; leaving them out is safe."""
+    return [(_LARGEST_BET * 0.5**k, -log((k + 1) * (k + 2))) for k in range(2 + int(n).bit_length() // 2)]
 
 
 def _mean(total: float, n: int) -> float:
