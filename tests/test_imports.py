@@ -14,6 +14,7 @@ ORDER = [
     "checks",
     "state",
     "memo",
+    "confidence_sequences",
     "progress_bar",
     "optimism",
     "least_squares",
@@ -31,6 +32,7 @@ ORDER = [
     "explain",
     "bonus_rules",
     "main_loop",
+    "certificate",
     "diagnostics",
     "s3q",
     "s4q",
@@ -41,13 +43,15 @@ ORDER = [
     "logs",
     "run",
     "stream",
+    "env_facts",
+    "agent",
     "__init__",
     "demo",
     "cli",
 ]
 LEARNERS = {"s3q", "s4q"}
-NEVER_IMPORT_LEARNERS = {"features", "problems", "collectors", "ledger", "run"}
-LEARNERS_NEVER_IMPORT = {"features", "problems", "collectors"}
+NEVER_IMPORT_LEARNERS = {"features", "problems", "collectors", "certificate", "ledger", "run"}
+LEARNERS_NEVER_IMPORT = {"features", "problems", "collectors", "certificate"}
 
 
 def unit(path: Path) -> str:

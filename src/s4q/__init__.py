@@ -1,9 +1,11 @@
 """s4q: exploration with linear features, a regret guarantee, and memory that does not grow with episodes."""
 
 from s4q import collectors, features, problems
+from s4q.agent import Agent, Evaluation
 from s4q.archive import CheckpointError
 from s4q.blocks import Phi
 from s4q.bonus_rules import FixedBonus
+from s4q.certificate import Certificate, certificate
 from s4q.checkpoint import Autosave, Checkpoint, load, save
 from s4q.least_squares import Moments, StreamingLeastSquares, project_to_ball
 from s4q.ledger import Run
@@ -21,9 +23,12 @@ from s4q.version import __version__ as __version__
 __all__ = [
     "S3Q",
     "S4Q",
+    "Agent",
     "Autosave",
+    "Certificate",
     "Checkpoint",
     "CheckpointError",
+    "Evaluation",
     "FiniteMDP",
     "FixedBonus",
     "JsonLines",
@@ -38,6 +43,7 @@ __all__ = [
     "StreamingLeastSquares",
     "TensorBoard",
     "UniformPolicy",
+    "certificate",
     "collectors",
     "features",
     "load",

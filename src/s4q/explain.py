@@ -63,17 +63,25 @@ def guarantee(c: Constants) -> str:
     """What is proved about a run with these constants."""
     if c.preset == "practical":
         return "none; memory is bounded"
+    broken = broken_proof(c)
+    if broken is not None:
+        return f"void: {broken}"
+    return "optimism, when the features are exact" if c.preset == "realisable" else "Theorem 1"
+
+
+def broken_proof(c: Constants) -> str | None:
+    """Which choice voids the proof of the preset, if one does."""
     if c.cache_episodes:
-        return "void: cached transitions serve several targets (cache_episodes=0 restores it)"
+        return "cached transitions serve several targets (cache_episodes=0 restores it)"
     if c.fixed_width is not None:
-        return "void: the width is not the one that is proved"
+        return "the width is not the one that is proved"
     if c.preset == "realisable":
         if not c.spec.well_specified:
-            return "void: the features are not declared exact (well_specified)"
+            return "the features are not declared exact (well_specified)"
         if c.bonus_from == "previous":
-            return 'void: the radius is for the level\'s own Gram matrix (bonus_from="own")'
-        return "optimism, when the features are exact"
-    return "void: the proof needs its own ridge" if c.fixed_ridge is not None else "Theorem 1"
+            return 'the radius is for the level\'s own Gram matrix (bonus_from="own")'
+        return None
+    return "the proof needs its own ridge" if c.fixed_ridge is not None else None
 
 
 _SOURCES = {

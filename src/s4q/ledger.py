@@ -2,8 +2,10 @@
 
 import time
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from typing import Any, Literal, final
 
+from s4q.certificate import Certificate, Certified, Certifier, Phased
 from s4q.linear_q import LinearQ
 from s4q.main_loop import PhaseRecord, Record
 from s4q.memo import Memo
@@ -58,6 +60,7 @@ class Progress:
     cpu_seconds: float = 0.0
     points: tuple[Point, ...] = ()  # of the finished phases
     record: tuple[PhaseRecord, ...] | None = None  # with record=True
+    certified: Certified | None = None  # where certificates are made along the way
     request_episodes: int = 0  # of the request that is answered in part
     request_steps: int = 0
 
@@ -78,6 +81,7 @@ class Progress:
             cpu_seconds=reader.number("cpu_seconds"),
             points=tuple(Point.from_state(row) for row in reader.rows("points")),
             record=tuple(reader.each("record", PhaseRecord)) if reader.has("record") else None,
+            certified=reader.one("certified", Certified) if reader.has("certified") else None,
             request_episodes=reader.integer("request_episodes"),
             request_steps=reader.integer("request_steps"),
         )
@@ -105,6 +109,7 @@ class Run:
     policy: Policy
     q: LinearQ
     record: Record | None = None  # with record=True
+    certificate: Certificate | None = None  # with stop_when_gap, or with record=True if the preset proves optimism
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "bytes", "cpu_seconds")
@@ -142,11 +147,42 @@ class Recorder:
 
 
 @final
+class Watch:
+    """What is certified of an S4Q, phase by phase."""
+
+    def __init__(self, learner: Phased, before: Certified | None = None) -> None:
+        self._learner = learner
+        self._certifier = Certifier(learner.constants, before)
+        if before is None:
+            self.mark()  # a run may go on where another ended
+
+    def mark(self) -> None:
+        if self._learner.last_phase is not None:
+            self._certifier.add(self._learner.last_phase)
+
+    @property
+    def certified(self) -> Certified:
+        """For a checkpoint."""
+        return self._certifier.certified
+
+    def certificate(self) -> Certificate:
+        return self._certifier.certificate(self._learner.open_phase)
+
+
+@final
 class Ledger:
     """Counts what a run costs, from the progress of an earlier one on."""
 
-    def __init__(self, learner: Learner, collector: Collector, recorder: Recorder | None, before: Progress) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        collector: Collector,
+        before: Progress,
+        recorder: Recorder | None,
+        watch: Watch | None,
+    ) -> None:
         self._recorder = recorder
+        self._watch = watch
         self._budget = before.budget
         self.episodes = before.episodes
         self.steps = before.steps
@@ -182,6 +218,12 @@ class Ledger:
         self._points.append(self._point(policy))
         if self._recorder is not None:
             self._recorder.mark()
+        if self._watch is not None:
+            self._watch.mark()
+
+    def certified_gap(self) -> float:
+        """The gap of the certificate so far."""
+        return inf if self._watch is None else self._watch.certificate().gap
 
     def answered(self, request: Request) -> Answered:
         """What became of a request that is now answered in full."""
@@ -206,6 +248,7 @@ class Ledger:
             cpu_seconds=time.process_time() - self._cpu_start,
             points=tuple(self._points),
             record=None if self._recorder is None else tuple(self._recorder.phases),
+            certified=None if self._watch is None else self._watch.certified,
             request_episodes=self._request_episodes,
             request_steps=self._request_steps,
         )
@@ -214,7 +257,9 @@ class Ledger:
         now = self._point(self._learner.policy)
         points = [*self._points, now]
         record = None if self._recorder is None else self._recorder.record()
-        return Run(**asdict(now), curve=tuple(points), policy=self._learner.policy, q=self._learner.q, record=record)
+        certificate = None if self._watch is None else self._watch.certificate()
+        policy, q = self._learner.policy, self._learner.q
+        return Run(**asdict(now), curve=tuple(points), policy=policy, q=q, record=record, certificate=certificate)
 
     def _point(self, policy: Policy) -> Point:
         known = self._mdp is not None

@@ -7,9 +7,10 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from s4q.callbacks import Callback, Listener, listeners
+from s4q.certificate import refusal
 from s4q.checkpoint import Autosave, Checkpoint, Keeper, as_autosave, where_to_begin
-from s4q.checks import require_count
-from s4q.ledger import Ledger, Progress, Recorder, Run
+from s4q.checks import require_count, require_positive
+from s4q.ledger import Ledger, Progress, Recorder, Run, Watch
 from s4q.progress_bar import episode_bar
 from s4q.requests import Collector, Explore, Learner, Request
 
@@ -20,6 +21,7 @@ def run(
     episodes: int,
     *,
     stop: Callable[[Run], bool] | None = None,
+    stop_when_gap: float | None = None,
     callback: Callback | Iterable[Callback] | None = None,
     record: bool = False,
     checkpoint: str | PathLike[str] | Autosave | None = None,
@@ -27,15 +29,17 @@ def run(
 ) -> Run:
     """Let the learner learn for at most this many episodes; call again, with the same collector, to go on.
 
-    stop: called with the Run so far after each shard; True ends the run. callback: a function, called with the Run so
-    far whenever a phase (for S3Q an epoch) is finished; or a Listener such as JsonLines, told of requests too; or a
-    list of them. record: keep each phase's fit, Gram matrix and Sigma_ref in `Run.record`, for an audit (S4Q only).
-    progress_bar: on a terminal only. A Run counts its own episodes, from 0, while its phases are the learner's. Going
-    on after `stop` gives the bits of never having stopped; going on after a budget that ended inside a shard has the
-    same law.
+    stop: called with the Run so far after each shard; True ends the run. stop_when_gap: end the run once its
+    certificate proves that `Run.certificate.policy` is at most this far from the best (S4Q with a preset that proves
+    optimism; refused else). callback: a function, called with the Run so far whenever a phase (for S3Q an epoch) is
+    finished; or a Listener such as JsonLines, told of requests too; or a list of them. record: keep each phase's fit,
+    Gram matrix and Sigma_ref in `Run.record`, for an audit (S4Q only). progress_bar: on a terminal only.
     checkpoint: a file to write at the end of every phase, every 5 minutes (Autosave says otherwise) and at the end.
-    A run that was interrupted goes on with `run(s4q.load(path), collector, episodes, checkpoint=path)`: `episodes`
-    counts the whole run, and with the same number the result has the bits of a run that never stopped.
+
+    A Run counts its own episodes, from 0, while its phases are the learner's. Going on after `stop` gives the bits of
+    never having stopped; going on after a budget that ended inside a shard has the same law. A run that was
+    interrupted goes on with `run(s4q.load(path), collector, episodes, checkpoint=path)`: `episodes` counts the whole
+    run, and with the same number the result has the bits of a run that never stopped.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
@@ -46,9 +50,12 @@ def run(
     """
     require_count("episodes", episodes, "the number of episodes to play")
     _require_roles(learner, collector, stop)
+    if stop_when_gap is not None:
+        require_positive("stop_when_gap", stop_when_gap, "the largest gap to put up with, in the units of the rewards")
     active, before = where_to_begin(learner, collector.seed, int(episodes), record)
     _require_one_problem(active, collector)
-    told, ledger = listeners(callback), Ledger(active, collector, _recorder(active, before), before)
+    watch = _watch(active, before, needed=stop_when_gap is not None, wanted=record)
+    told, ledger = listeners(callback), Ledger(active, collector, before, _recorder(active, before), watch)
     keeper = None if checkpoint is None else Keeper(as_autosave(checkpoint), active, collector.seed)
     with threadpool_limits(limits=1), episode_bar(int(episodes), progress_bar) as advance:
         for one in told:
@@ -70,6 +77,8 @@ def run(
             if keeper is not None and (phase_over or keeper.due):
                 keeper.write(ledger.progress())
             if stop is not None and stop(ledger.result()):
+                break
+            if stop_when_gap is not None and ledger.certified_gap() <= stop_when_gap:
                 break
         if keeper is not None:
             keeper.write(ledger.progress())
@@ -118,6 +127,15 @@ def _recorder(learner: Learner, before: Progress) -> Recorder | None:
     if not hasattr(learner, "last_phase"):
         raise ValueError(f"record=True keeps the phases of an S4Q; {type(learner).__name__} has none")
     return Recorder(learner, before.record)
+
+
+def _watch(learner: Any, before: Progress, *, needed: bool, wanted: bool) -> Watch | None:
+    """Certificates along the way; refused when they are needed and the learner cannot have any."""
+    if needed and not hasattr(learner, "last_phase"):
+        raise ValueError(f"stop_when_gap needs the certificates of an S4Q; {type(learner).__name__} has none")
+    if needed or (wanted and refusal(learner.constants) is None):
+        return Watch(learner, before.certified)
+    return None
 
 
 def _require_one_problem(learner: Learner, collector: Collector) -> None:
