@@ -54,8 +54,9 @@ def run(
         require_positive("stop_when_gap", stop_when_gap, "the largest gap to put up with, in the units of the rewards")
     active, before = where_to_begin(learner, collector.seed, int(episodes), record)
     _require_one_problem(active, collector)
-    watch = _watch(active, before, needed=stop_when_gap is not None, wanted=record)
-    told, ledger = listeners(callback), Ledger(active, collector, before, _recorder(active, before), watch)
+    recorder = _recorder(active, before)
+    watch = _watch(active, before, needed=stop_when_gap is not None, wanted=recorder is not None)
+    told, ledger = listeners(callback), Ledger(active, collector, before, recorder, watch)
     keeper = None if checkpoint is None else Keeper(as_autosave(checkpoint), active, collector.seed)
     with threadpool_limits(limits=1), episode_bar(int(episodes), progress_bar) as advance:
         for one in told:
