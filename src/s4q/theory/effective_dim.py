@@ -99,8 +99,9 @@ class _Search:
 
     def run(self, tolerance: float, max_steps: int) -> EffectiveDim:
         """Step until the bracket is narrow enough."""
-        lower, upper, promise, step = 0.0, np.inf, 0.0, 0
-        for step in range(1, max_steps + 1):
+        lower, upper, promise, steps = 0.0, np.inf, 0.0, 0
+        while steps < max_steps:
+            steps += 1
             mean = np.tensordot(self._weights, self._grams, axes=1)
             white = whitener(mean, 1.0)
             slopes = np.einsum("mbij,bij->m", self._grams, np.swapaxes(white, 1, 2) @ white)  # towards each atom
@@ -118,7 +119,7 @@ class _Search:
                 break
             promise = gap / 2
             self._add(white, atom, mean)
-        return EffectiveDim(lower, upper, step, (self._weights @ self._atoms).reshape(self._mdp.rewards.shape[1:]))
+        return EffectiveDim(lower, upper, steps, (self._weights @ self._atoms).reshape(self._mdp.rewards.shape[1:]))
 
     def _shift(self, white: Array, best: int, worst: int) -> None:
         """Move weight from the worst atom in use to the best; an atom that loses all of it is dropped."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from s4q.blocks import Array
 from s4q.problems import FiniteMDP
-from s4q.theory.structure import population_fit
+from s4q.theory.population_fit import population_fit
 
 
 @final

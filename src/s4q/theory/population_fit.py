@@ -7,6 +7,7 @@ import numpy as np
 
 from s4q.blocks import Array, IntArray
 from s4q.least_squares import project_to_ball
+from s4q.problems import FiniteMDP
 
 # Directions whose singular value is below this share of the block's features count as unvisited: a probability of
 # 1e-14 of the whole is below what float64 can tell from none.
@@ -119,3 +120,10 @@ class PopulationFit:
         rest = targets - self.predict(theta[:, :, None])[:, 0]
         more = self._second.in_ball(self._second.coordinates(rest[:, None])[:, :, 0], np.asarray(room))
         return np.asarray(theta + np.einsum("bij,bj->bi", self._second.visited, more))
+
+
+def population_fit(mdp: FiniteMDP, occupancies: Array, h: int) -> PopulationFit:
+    """Fits at level h under occupancies (H, S, A); targets are (S * A,)."""
+    vectors, blocks = mdp.features.vectors[h].reshape(-1, mdp.spec.block_dim), mdp.features.blocks[h].ravel()
+    everywhere = np.repeat(mdp.reachable[h], mdp.n_actions).astype(np.float64)
+    return PopulationFit(vectors, blocks, mdp.spec.n_blocks, occupancies[h].ravel(), everywhere / everywhere.sum())

@@ -1,14 +1,21 @@
-"""Exact Bellman backups, best on-policy fits and errors of a value, in the shifted units that learners see."""
+"""Exact Bellman backups, best on-policy fits and errors of a value, and what the features can represent.
+
+All in the shifted units that learners see.
+"""
+
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array
-from s4q.checks import finite_array, require_shape
+from s4q.blocks import Array, IntArray
+from s4q.checks import finite_array, require_count, require_shape
 from s4q.linear_q import LinearQ
 from s4q.policies import Mixture, Policy
 from s4q.problems import FiniteMDP
-from s4q.theory.population_fit import PopulationFit
+from s4q.theory.linear_errors import LevelErrors, linear_errors, next_bound
+from s4q.theory.population_fit import population_fit
 
 
 def bellman_backup(mdp: FiniteMDP, h: int, v_next: ArrayLike) -> Array:
@@ -47,13 +54,6 @@ def best_on_policy_fit(
     ball = np.asarray(mdp.spec.radius[h] if radius is None else radius, dtype=np.float64)
     fit = population_fit(mdp, mdp.occupancies(controller), h)
     return fit.solve(bellman_backup(mdp, h, v_next).ravel(), ball)
-
-
-def population_fit(mdp: FiniteMDP, occupancies: Array, h: int) -> PopulationFit:
-    """Fits at level h under occupancies (H, S, A); targets are (S * A,)."""
-    vectors, blocks = mdp.features.vectors[h].reshape(-1, mdp.spec.block_dim), mdp.features.blocks[h].ravel()
-    everywhere = np.repeat(mdp.reachable[h], mdp.n_actions).astype(np.float64)
-    return PopulationFit(vectors, blocks, mdp.spec.n_blocks, occupancies[h].ravel(), everywhere / everywhere.sum())
 
 
 def next_values(mdp: FiniteMDP, q: LinearQ) -> Array:
@@ -119,3 +119,107 @@ def radii(mdp: FiniteMDP, radius: ArrayLike | None) -> Array:
     if not (balls > 0).all():  # NaN fails here too
         raise ValueError(f"radius must be positive (infinite for no ball); got {balls.min()}")
     return balls
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Structure:
+    """What the features of an MDP can represent, per level (H,). Residuals are over pairs that can be reached.
+
+    A residual is the largest error of a least-squares fit of a backup T_h V', in the units of values, for V' in a
+    class: all values in [0, v_{h+1}] (low rank), those that are equal where the features of all actions are (merged),
+    or the linear ones, max_a phi . theta' with theta' in the ball (closure, found by search: a lower bound).
+    """
+
+    low_rank_residual: Array
+    merged_residual: Array
+    closure_residual: Array
+    radius_lower: Array  # the radius B_h that backups of values in [0, v_{h+1}] need lies between these two
+    radius_upper: Array
+    radius_declared: Array
+    tolerance: float
+
+    @property
+    def low_rank(self) -> bool:
+        """Is every backup linear in the features, the radius left aside?"""
+        return bool(self.low_rank_residual.max() <= self.tolerance)
+
+    @property
+    def bellman_closed(self) -> bool | None:
+        """Is every backup of a linear Q linear? None: not refuted by the search, and not shown by merging states."""
+        if self.merged_residual.max() <= self.tolerance:
+            return True
+        return False if self.closure_residual.max() > self.tolerance else None
+
+    @property
+    def radius_fits(self) -> bool | None:
+        """Is the declared radius large enough? None: the bracket does not tell."""
+        if np.all(self.radius_upper <= self.radius_declared * (1 + 1e-9)):
+            return True
+        return False if np.any(self.radius_lower > self.radius_declared * (1 + 1e-9)) else None
+
+
+def check_structure(mdp: FiniteMDP, *, restarts: int = 20, seed: int = 0, tolerance: float = 1e-9) -> Structure:
+    """Is this MDP low rank (asm:LowRank) or Bellman closed (asm:InherentBellman) for its features, and in which ball?
+
+    Low rank is decided exactly, and implies closure. Closure alone has a maximum in it: it is shown if backups of all
+    values that the features can tell apart are linear, refuted if a search over linear Q finds an error, else open.
+
+    >>> from s4q.problems import bellman_closed, low_rank
+    >>> found = check_structure(low_rank())
+    >>> found.low_rank, found.bellman_closed, found.radius_fits
+    (True, True, True)
+    >>> found = check_structure(bellman_closed())
+    >>> found.low_rank, found.bellman_closed
+    (False, True)
+    """
+    require_count("restarts", restarts, "the number of starting points of the search")
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    everywhere = np.repeat(mdp.reachable[:, :, None], mdp.n_actions, axis=2).astype(np.float64)
+    rows = []
+    for h in range(mdp.horizon):
+        level, bound, here = linear_errors(mdp, everywhere, h), next_bound(mdp, h), mdp.reachable[h]
+        seen = LevelErrors(level.base[here], level.slope[here], level.theta_base, level.theta_slope)
+        merged = LevelErrors(seen.base, _merged(mdp, h, seen.slope), seen.theta_base, seen.theta_slope)
+        widest = [max(part.highest(0, bound).max(), -part.lowest(0, bound).min()) for part in (seen, merged)]
+        found = max(_search_closure(mdp, h, seen, rng) for _ in range(restarts))
+        rows.append((*widest, found, *seen.largest_norm(0.0, bound)))
+    low_rank, by_merging, closure, below, above = np.array(rows).T
+    return Structure(low_rank, by_merging, closure, below, above, np.array(mdp.spec.radius), tolerance)
+
+
+def _merged(mdp: FiniteMDP, h: int, slope: Array) -> Array:
+    """Slopes (..., S) summed over next states whose actions have the same features: no linear V' tells them apart."""
+    if h + 1 == mdp.horizon:
+        return slope
+    phi = mdp.features.level(h + 1)
+    rows = np.concatenate([phi.blocks[..., None], phi.vectors], axis=-1)
+    names: dict[bytes, int] = {}
+    groups = [names.setdefault(np.unique(row, axis=0).tobytes(), len(names)) for row in rows]
+    return np.asarray(slope @ np.eye(len(names))[groups])
+
+
+def _search_closure(mdp: FiniteMDP, h: int, seen: LevelErrors, rng: np.random.Generator) -> float:
+    """The largest error of a backup of one linear Q, by local ascent from a random theta' on the sphere."""
+    if h + 1 == mdp.horizon:
+        return float(np.abs(seen.base).max())
+    phi, ball = mdp.features.level(h + 1), mdp.spec.radius[h + 1]
+    theta, reached = rng.normal(size=(mdp.spec.n_blocks, mdp.spec.block_dim)), 0.0
+    while True:
+        theta = theta * (ball / max(float(np.linalg.norm(theta)), 1e-300))
+        q = np.einsum("nak,nak->na", phi.vectors, theta[phi.blocks])
+        errors = seen.at(q.max(axis=1))
+        worst = np.unravel_index(int(np.abs(errors).argmax()), errors.shape)
+        size = float(abs(errors[worst]))
+        if size <= reached * (1 + 1e-12):
+            return reached
+        reached = size
+        theta = _gradient(mdp, h + 1, q.argmax(axis=1), np.sign(errors[worst]) * seen.slope[worst])
+
+
+def _gradient(mdp: FiniteMDP, h: int, actions: IntArray, weights: Array) -> Array:
+    """Of sum_s weight(s) phi(s, action(s)) . theta, (n_blocks, k)."""
+    vectors, blocks = mdp.features.level(h).chosen(actions)
+    total = np.zeros((mdp.spec.n_blocks, mdp.spec.block_dim))
+    np.add.at(total, blocks, weights[:, None] * vectors)
+    return total
