@@ -27,6 +27,22 @@ def random_mdp(
     return FiniteMDP(transitions, rewards, start, features, reward_min=low, terminal=mask)
 
 
+class TablePolicy:
+    """A policy given by its probabilities (H, S, A)."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table = table
+
+    def probabilities(self, h: int, states: np.ndarray, phi: Phi) -> np.ndarray:
+        return self.table[h, states]
+
+
+def random_policy(mdp: FiniteMDP, seed: int, *, deterministic: bool = False) -> TablePolicy:
+    """Random action probabilities at every state and level; all on one action each, if deterministic."""
+    table = np.random.default_rng(seed).dirichlet(np.ones(mdp.n_actions), size=mdp.rewards.shape[:2])
+    return TablePolicy(np.eye(mdp.n_actions)[table.argmax(axis=-1)] if deterministic else table)
+
+
 class PerActionFeatures:
     """e_a (x) psi(s): one block per action."""
 
