@@ -1,8 +1,11 @@
 """Small problems for the tests, edge cases among them."""
 
+from itertools import product
+
 import numpy as np
 
-from s4q import FiniteMDP
+from s4q import FiniteMDP, LinearQ
+from s4q.blocks import dense
 from s4q.requests import Phi
 
 
@@ -90,3 +93,23 @@ def cliff(horizon: int = 8) -> FiniteMDP:
         reward_noise="none",
         terminal=[False, False, False, False, True],
     )
+
+
+def all_policies(mdp: FiniteMDP) -> list[np.ndarray]:
+    """Every deterministic Markov policy as a table (H, S, A)."""
+    cells = mdp.horizon * mdp.n_states
+    choices = product(range(mdp.n_actions), repeat=cells)
+    return [np.eye(mdp.n_actions)[np.array(choice)].reshape(mdp.rewards.shape) for choice in choices]
+
+
+def long_features(mdp: FiniteMDP, h: int) -> np.ndarray:
+    """(S A, d)"""
+    phi = mdp.features.level(h)
+    return dense(phi.vectors, phi.blocks, mdp.spec.n_blocks).reshape(-1, mdp.dim)
+
+
+def random_q(mdp: FiniteMDP, seed: int, *, clip: bool = False) -> LinearQ:
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=(mdp.horizon, mdp.spec.n_blocks, mdp.spec.block_dim))
+    bounds = np.array([[0.0, v] for v in mdp.spec.value_bound])
+    return LinearQ(theta, clip=bounds if clip else None)
