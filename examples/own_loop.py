@@ -42,5 +42,7 @@ for _ in range(EPISODES):
     earned.append(total)
 
 tenth = max(EPISODES // 10, 1)
-print(f"mean return of the first {tenth} episodes {np.mean(earned[:tenth]):.2f}, of the last {np.mean(earned[-tenth:]):.2f}")
+print(
+    f"mean return of the first {tenth} episodes {np.mean(earned[:tenth]):.2f}, of the last {np.mean(earned[-tenth:]):.2f}"
+)
 print(stream.learner)

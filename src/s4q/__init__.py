@@ -1,6 +1,6 @@
 """s4q: exploration with linear features, a regret guarantee, and memory that does not grow with episodes."""
 
-from s4q import collectors, features, problems
+from s4q import collectors, features, problems, theory
 from s4q.agent import Agent, Evaluation
 from s4q.archive import CheckpointError
 from s4q.blocks import Phi
@@ -51,4 +51,5 @@ __all__ = [
     "project_to_ball",
     "run",
     "save",
+    "theory",
 ]
