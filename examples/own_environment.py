@@ -18,7 +18,7 @@ class Boat(gym.Env[np.ndarray, np.int64]):
     action_space = gym.spaces.Discrete(2)  # drift, row
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        super().reset(seed=seed)
+        super().reset(seed=seed, options=options)
         self.position = 0.2
         return self._observation(), {}
 

@@ -42,7 +42,6 @@ for _ in range(EPISODES):
     earned.append(total)
 
 tenth = max(EPISODES // 10, 1)
-print(
-    f"mean return of the first {tenth} episodes {np.mean(earned[:tenth]):.2f}, of the last {np.mean(earned[-tenth:]):.2f}"
-)
+first, last = np.mean(earned[:tenth]), np.mean(earned[-tenth:])
+print(f"mean return of the first {tenth} episodes {first:.2f}, of the last {last:.2f}")
 print(stream.learner)

@@ -1,0 +1,247 @@
+"""Agent: a Gymnasium environment in, a policy out."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import s4q
+from s4q.features import OneHot
+
+HORIZON = 12
+
+
+def lake(**options: Any) -> gym.Env:
+    return gym.make("FrozenLake-v1", **options)
+
+
+def small_agent(seed: int = 0, env: Any = None, **options: Any) -> s4q.Agent:
+    return s4q.Agent(lake() if env is None else env, horizon=HORIZON, reward_range=(0, 1), seed=seed, **options)
+
+
+def bits(agent: s4q.Agent) -> bytes:
+    return agent.learner.q.theta.tobytes() + agent.learner.memory.nbytes.to_bytes(8, "big")
+
+
+def test_it_learns_frozen_lake() -> None:
+    mdp = s4q.problems.from_gymnasium("FrozenLake-v1", 30)
+    agent = s4q.Agent(lake(), horizon=30, reward_range=(0, 1), seed=0).learn(episodes=3_000)
+    assert agent.n_episodes == 3_000
+    assert agent.run is not None
+    assert agent.run.episodes == 3_000
+    assert agent.run.steps > 3_000
+    value = mdp.value(agent.learner.policy)
+    assert value > 0.9 * mdp.v_star
+    found = agent.evaluate(2_000)
+    assert found.low - 0.02 < value < found.high + 0.02
+    assert (found.n_episodes, found) == (2_000, agent.evaluate(2_000))  # the same episodes every time
+    assert str(found).startswith("mean return 0.")
+
+
+def test_evaluating_changes_nothing() -> None:
+    one, other = small_agent().learn(300), small_agent().learn(300)
+    one.evaluate(50)
+    assert bits(one.learn(300)) == bits(other.learn(300))
+
+
+def test_negative_rewards_are_reported_in_the_users_units() -> None:
+    """CliffWalking is deterministic, so the evaluation must be exactly the value of the policy."""
+    mdp = s4q.problems.from_gymnasium("CliffWalking-v1", 20)
+    agent = s4q.Agent(gym.make("CliffWalking-v1"), horizon=20, seed=3).learn(400)  # the range is in the env's table
+    assert (agent.learner.spec.reward_min, agent.learner.spec.reward_max) == (-100.0, 0.0)
+    found = agent.evaluate(3)
+    assert found.mean == pytest.approx(mdp.value(agent.learner.policy), abs=1e-9)
+    assert found.low == pytest.approx(found.high)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_vector_envs_give_the_bits_of_one_env(mode: AutoresetMode, n_envs: int) -> None:
+    vector = SyncVectorEnv([lake] * n_envs, autoreset_mode=mode)
+    assert bits(small_agent(env=vector).learn(150)) == bits(small_agent().learn(150))
+
+
+def test_seeds() -> None:
+    assert bits(small_agent(0).learn(200)) == bits(small_agent(0).learn(200))
+    assert bits(small_agent(0).learn(200)) != bits(small_agent(1).learn(200))
+
+
+def test_predict_single_and_batched_agree() -> None:
+    agent = small_agent().learn(500)
+    states = np.arange(16)
+    for h in range(HORIZON):
+        actions, after = agent.predict(states, np.full(16, h), np.zeros(16, bool))
+        assert actions.shape == (16,)
+        assert after.tolist() == [h + 1] * 16
+        want = [agent.learner.policy.greedy(h, agent.features(h, np.array([s])))[0] for s in states]
+        assert actions.tolist() == want
+        one, then = agent.predict(int(states[5]), state=np.array(h))
+        assert (int(one), int(then), np.shape(one), np.shape(then)) == (want[5], h + 1, (), ())
+
+
+def test_predict_carries_the_step_of_each_episode() -> None:
+    agent = small_agent().learn(200)
+    _, state = agent.predict(np.array([0, 0, 0]))
+    _, state = agent.predict(np.array([1, 1, 1]), state, np.array([False, True, False]))
+    assert state.tolist() == [2, 1, 2]
+    _, state = agent.predict(0, state=HORIZON - 1)
+    action, state = agent.predict(0, state=state)  # beyond the horizon it plans anew
+    assert action == agent.predict(0)[0]
+    assert int(state) == HORIZON + 1
+
+
+def test_predict_refuses_other_shapes() -> None:
+    with pytest.raises(ValueError, match="observation must have the shape"):
+        small_agent().predict(np.zeros((2, 2)))
+
+
+def test_predict_in_the_loop_of_an_evaluator() -> None:
+    """The calls that Stable-Baselines3's evaluate_policy makes: batches, states handed back, starts after each end."""
+    mdp = s4q.problems.from_gymnasium("FrozenLake-v1", HORIZON)
+    agent = small_agent().learn(1_000)
+    envs = SyncVectorEnv([lambda: lake(max_episode_steps=HORIZON)] * 4, autoreset_mode=AutoresetMode.SAME_STEP)
+    observations, _ = envs.reset(seed=7)
+    states, starts = None, np.ones(4, dtype=bool)
+    returns: list[float] = []
+    current = np.zeros(4)
+    while len(returns) < 1_500:
+        actions, states = agent.predict(observations, state=states, episode_start=starts, deterministic=True)
+        observations, rewards, terminated, truncated, _ = envs.step(actions)
+        current += rewards
+        starts = terminated | truncated
+        returns += current[starts].tolist()
+        current[starts] = 0.0
+    assert np.mean(returns) == pytest.approx(mdp.value(agent.learner.policy), abs=4 * np.std(returns) / np.sqrt(1_500))
+
+
+def test_save_load_and_go_on(tmp_path: Path) -> None:
+    agent = small_agent(seed=5).learn(400)
+    agent.save(tmp_path / "lake.s4q")
+    again = s4q.Agent.load(tmp_path / "lake.s4q", env=lake())
+    assert bits(again) == bits(agent)
+    assert isinstance(again.features, OneHot)
+    assert again.n_episodes == 400
+    assert bits(again.learn(300)) == bits(agent.learn(300))
+    with pytest.raises(ValueError, match="resume finishes"):
+        again.resume()
+
+
+class Fails(gym.Wrapper):
+    """Breaks down after so many steps."""
+
+    def __init__(self, env: gym.Env, after: int) -> None:
+        super().__init__(env)
+        self.left = after
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError("out of oil")
+        return super().step(action)
+
+
+def test_an_env_that_fails_loses_nothing(tmp_path: Path) -> None:
+    """The checkpoint holds the state before the failing shard; resumed, the bits are those of never having failed."""
+    path = tmp_path / "lake.s4q"
+    broken = small_agent(env=Fails(lake(), after=6_000))
+    with pytest.raises(ValueError, match=r"FrozenLake-v1: episode \d+ of request \d+.*out of oil"):
+        broken.learn(2_000, checkpoint=path)
+    assert 0 < broken.n_episodes < 2_000
+    broken.save(tmp_path / "also.s4q")
+    again = s4q.Agent.load(path, env=lake())
+    assert again.n_episodes == broken.n_episodes
+    again.resume(checkpoint=path)
+    whole = small_agent().learn(2_000)
+    assert bits(again) == bits(whole)
+    assert again.run is not None
+    assert whole.run is not None
+    assert (again.run.steps, again.run.phases) == (whole.run.steps, whole.run.phases)
+
+
+def own(h: int, states: np.ndarray) -> np.ndarray:
+    del h
+    return np.eye(16)[np.asarray(states)][:, None, :] * np.ones((1, 4, 1))
+
+
+def test_features_of_your_own_are_passed_again(tmp_path: Path) -> None:
+    mine = s4q.features.Callable(own, n_actions=4, block_dim=16, stationary=True)
+    agent = small_agent(features=mine).learn(50)
+    agent.save(tmp_path / "mine.s4q")
+    with pytest.raises(ValueError, match="pass the map again: features="):
+        s4q.Agent.load(tmp_path / "mine.s4q", env=lake())
+    assert bits(s4q.Agent.load(tmp_path / "mine.s4q", lake(), mine)) == bits(agent)
+
+
+def test_load_refuses_what_is_no_agent(tmp_path: Path) -> None:
+    s4q.save(tmp_path / "bare.s4q", s4q.S4Q(s4q.problems.chain()), seed=0)
+    with pytest.raises(ValueError, match="holds no Agent but a bare S4Q"):
+        s4q.Agent.load(tmp_path / "bare.s4q", env=lake())
+    small_agent().save(tmp_path / "lake.s4q")
+    with pytest.raises(ValueError, match="actions"):
+        s4q.Agent.load(tmp_path / "lake.s4q", env=gym.make("Taxi-v4"))
+
+
+def test_certificates() -> None:
+    with pytest.raises(ValueError, match='"practical" proves nothing'):
+        small_agent().certificate()
+    agent = small_agent(preset="realisable").learn(100)
+    found = agent.certificate()
+    assert found.vacuous
+    assert found.delta == 0.05
+
+
+def test_defaults_come_from_the_environment() -> None:
+    agent = s4q.Agent(lake())
+    assert (agent.horizon, agent.learner.spec.stationary, agent.learner.spec.well_specified) == (100, True, True)
+    assert s4q.Agent(gym.make("MountainCar-v0"), reward_range=(-1, 0)).features.block_dim == 81
+    assert s4q.Agent(lake(), stationary=False).learner.constants.pool is False
+
+
+class Endless(gym.Env):
+    observation_space = gym.spaces.Discrete(2)
+    action_space = gym.spaces.Discrete(2)
+
+
+class Continuous(Endless):
+    action_space = gym.spaces.Box(-1, 1)
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "message"),
+    [
+        (Endless(), {"reward_range": (0, 1)}, "horizon must be given, since Endless has no time limit"),
+        (Endless(), {"horizon": 3}, "reward_range must be given, since Endless does not say"),
+        (Continuous(), {"horizon": 3, "reward_range": (0, 1)}, "action_space must be Discrete"),
+        ("FrozenLake-v1", {}, "env must be a Gymnasium environment"),
+        (lake(), {"horizon": 200}, "truncated after 100 steps, but the horizon is 200"),
+        (lake(), {"horizon": 0}, "horizon .*got 0"),
+        (gym.make("CartPole-v1"), {"reward_range": (0, 1)}, "no finite bounds in dimension"),
+    ],
+)
+def test_bad_input(env: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        s4q.Agent(env, **options)
+
+
+class FromOne(gym.Env):
+    """Actions 5 and 6; 6 pays."""
+
+    observation_space = gym.spaces.Discrete(1)
+    action_space = gym.spaces.Discrete(2, start=5)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action: Any) -> Any:
+        assert action in (5, 6)
+        return 0, float(action == 6), False, False, {}
+
+
+def test_actions_are_the_environments_own_numbers() -> None:
+    agent = s4q.Agent(FromOne(), horizon=3, reward_range=(0, 1)).learn(50)
+    assert agent.predict(0)[0] == 6
+    assert agent.evaluate(2).mean == 3.0
