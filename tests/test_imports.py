@@ -41,6 +41,7 @@ ORDER = [
     "run",
     "__init__",
     "demo",
+    "train",
     "cli",
 ]
 LEARNERS = {"s3q", "s4q"}

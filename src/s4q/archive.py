@@ -17,6 +17,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, final
 
@@ -198,10 +199,8 @@ def _parsed(name: str, data: bytes, entry: Any) -> NDArray[Any]:
     """The array in the bytes of a .npy member, if it is as the manifest says."""
     if not isinstance(entry, dict) or hashlib.sha256(data).hexdigest() != entry.get("sha256"):
         raise ValueError(f"{name} does not match its SHA-256")
-    stream = io.BytesIO(data)
-    if npy.read_magic(stream) != (1, 0):
-        raise ValueError(f"{name} is not in version 1.0 of the .npy format")
-    shape, fortran, dtype = npy.read_array_header_1_0(stream)
+    start = 10 + int.from_bytes(data[8:10], "little")
+    shape, fortran, dtype = _header(data[:start])
     if dtype.hasobject or dtype.str not in DTYPES:
         raise ValueError(f"{name} has dtype {dtype.str}; only float64, int64 and bool are read, never Python objects")
     if fortran or entry.get("dtype") != dtype.str or entry.get("shape") != list(shape):
@@ -209,12 +208,20 @@ def _parsed(name: str, data: bytes, entry: Any) -> NDArray[Any]:
     count = 1
     for n in shape:  # numbers of any size: no overflow, and nothing is allocated before this holds
         count *= n
-    start = stream.tell()
     if min(shape, default=0) < 0 or len(data) - start != count * dtype.itemsize:
         raise ValueError(f"{name} claims shape {shape} but holds {len(data) - start} bytes")
     if dtype.str == "|b1" and max(data[start:], default=0) > 1:
         raise ValueError(f"{name} holds a bool that is neither 0 nor 1")
     return np.frombuffer(data, dtype, count, start).reshape(shape).copy()
+
+
+@lru_cache(maxsize=256)
+def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and dtype; many members have the same."""
+    stream = io.BytesIO(data)
+    if npy.read_magic(stream) != (1, 0):
+        raise ValueError("a member is not in version 1.0 of the .npy format")
+    return npy.read_array_header_1_0(stream)
 
 
 def _digest(file: IO[bytes], size: int) -> str:
