@@ -54,21 +54,21 @@ def mixed(mdp: s4q.FiniteMDP) -> s4q.Mixture:
 
 Case = tuple[s4q.FiniteMDP, Callable[[s4q.FiniteMDP], Learner], int]
 CASES: dict[str, Case] = {
-    "practical": (DENSE, lambda mdp: S4Q(mdp, cache_episodes=40), 150),
-    "practical, pooled, cached": (RIVER, lambda mdp: S4Q(mdp, cache_episodes=30), 150),
-    "practical, all in the cache": (RIVER, lambda mdp: S4Q(mdp), 100),
-    "practical, no cache": (CLIFF, lambda mdp: S4Q(mdp, cache_episodes=0), 150),
-    "realisable": (BLOCKS, lambda mdp: S4Q(mdp, preset="realisable"), 400),
-    "realisable, pooled": (RIVER, lambda mdp: S4Q(mdp, preset="realisable", ridge=0.5), 500),
-    "realisable, cached": (RIVER, lambda mdp: S4Q(mdp, preset="realisable", cache_episodes=9, pool=False), 500),
-    "tight": (DENSE, lambda mdp: S4Q(mdp, preset="tight", ridge=[1.0, 2.0, 3.0], trigger=(2.0, 0.1)), 400),
-    "tight, cached": (DENSE, lambda mdp: S4Q(mdp, preset="tight", ridge=1.0, trigger=2.0, cache_episodes=30), 400),
-    "paper": (BLOCKS, lambda mdp: S4Q(mdp, preset="paper", ridge=1.0, bonus_width=0.1, trigger=3.0), 900),
+    "practical": (DENSE, lambda mdp: S4Q(mdp, cache_episodes=10), 50),
+    "practical, pooled, cached": (RIVER, lambda mdp: S4Q(mdp, cache_episodes=8), 50),
+    "practical, all in the cache": (RIVER, lambda mdp: S4Q(mdp), 30),
+    "practical, no cache": (CLIFF, lambda mdp: S4Q(mdp, cache_episodes=0), 60),
+    "realisable": (BLOCKS, lambda mdp: S4Q(mdp, preset="realisable"), 200),
+    "realisable, pooled": (RIVER, lambda mdp: S4Q(mdp, preset="realisable", ridge=0.5), 200),
+    "realisable, cached": (RIVER, lambda mdp: S4Q(mdp, preset="realisable", cache_episodes=9, pool=False), 200),
+    "tight": (DENSE, lambda mdp: S4Q(mdp, preset="tight", ridge=[1.0, 2.0, 3.0], trigger=(2.0, 0.1)), 150),
+    "tight, cached": (DENSE, lambda mdp: S4Q(mdp, preset="tight", ridge=1.0, trigger=2.0, cache_episodes=10), 150),
+    "paper": (BLOCKS, lambda mdp: S4Q(mdp, preset="paper", ridge=1.0, bonus_width=0.1, trigger=3.0), 400),
     "paper, long": (BLOCKS, lambda mdp: S4Q(mdp, preset="paper", max_episodes=10**6), 300),
-    "S3Q": (DENSE, lambda mdp: s4q.S3Q(mdp, s4q.UniformPolicy(2)), 300),
-    "S3Q, bonus": (BLOCKS, lambda mdp: s4q.S3Q(mdp, mixed(mdp), bonus=fixed_bonus(mdp), radius=2.0), 300),
+    "S3Q": (DENSE, lambda mdp: s4q.S3Q(mdp, s4q.UniformPolicy(2)), 100),
+    "S3Q, bonus": (BLOCKS, lambda mdp: s4q.S3Q(mdp, mixed(mdp), bonus=fixed_bonus(mdp), radius=2.0), 100),
     "S3Q, one epoch": (DENSE, lambda mdp: s4q.S3Q(mdp, some_q(mdp), epoch_size=50, keep_grams=True), 200),
-    "S3Q, balls": (BLOCKS, lambda mdp: s4q.S3Q(mdp, mixed(mdp), radius=np.full((3, 3), 0.7), pool=True), 300),
+    "S3Q, balls": (BLOCKS, lambda mdp: s4q.S3Q(mdp, mixed(mdp), radius=np.full((3, 3), 0.7), pool=True), 100),
     "S3Q, cached": (DENSE, lambda mdp: s4q.S3Q(mdp, some_q(mdp), cached=filled_cache(mdp), epoch_size=20), 60),
 }
 
@@ -84,10 +84,9 @@ def _copies(arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("kind", [EpisodeCollector, CountCollector])
-def test_a_learner_made_again_after_every_shard_has_the_same_bits(name: str, kind: type) -> None:
+def test_a_learner_made_again_after_every_shard_has_the_same_bits(name: str) -> None:
     mdp, make, episodes = CASES[name]
-    collector = kind(mdp, seed=1)
+    collector = EpisodeCollector(mdp, seed=1)
     whole, hopping = make(mdp), make(mdp)
     left, kinds = episodes, set()
     while left and (request := whole.ask(left)) is not None:
@@ -136,7 +135,7 @@ def test_infinities_and_every_last_bit_survive() -> None:
 def test_a_resumed_run_equals_one_that_never_stopped(name: str, tmp_path: Path) -> None:
     mdp, make, episodes = CASES[name]
     whole = s4q.run(make(mdp), CountCollector(mdp, seed=4), episodes)
-    pause = iter((1, 3, 8, 30, 10**9))
+    pause = iter((1, 3, 8, 10**9))
     path, source, played = tmp_path / "run.s4q", make(mdp), 0
     for shards in pause:
         seen: list[int] = []
@@ -160,9 +159,9 @@ class Pauses:
 
 
 @given(pieces=st.lists(st.integers(1, 20), max_size=5), seed=st.integers(0, 3), cache=st.sampled_from([0, 25, 2000]))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_number_of_pieces(pieces: list[int], seed: int, cache: int, tmp_path: Path) -> None:
-    path, episodes = tmp_path / f"{len(pieces)}.s4q", 200
+    path, episodes = tmp_path / f"{len(pieces)}.s4q", 60
     whole = s4q.run(S4Q(RIVER, cache_episodes=cache), EpisodeCollector(RIVER, seed=seed), episodes)
     source: Any = S4Q(RIVER, cache_episodes=cache)
     for shards in [*pieces, 10**9]:
@@ -174,18 +173,18 @@ def test_any_number_of_pieces(pieces: list[int], seed: int, cache: int, tmp_path
 
 def test_the_record_goes_on_too(tmp_path: Path) -> None:
     path = tmp_path / "run.s4q"
-    whole = s4q.run(S4Q(RIVER), CountCollector(RIVER), 300, record=True)
-    s4q.run(S4Q(RIVER), CountCollector(RIVER), 300, record=True, stop=Pauses(9, []), checkpoint=path)
+    whole = s4q.run(S4Q(RIVER), CountCollector(RIVER), 100, record=True)
+    s4q.run(S4Q(RIVER), CountCollector(RIVER), 100, record=True, stop=Pauses(9, []), checkpoint=path)
     source = load(path)
-    resumed = s4q.run(source, CountCollector(RIVER), 300, record=True)
+    resumed = s4q.run(source, CountCollector(RIVER), 100, record=True)
     assert whole.record is not None
     assert resumed.record is not None
     assert len(whole.record.phases) == len(resumed.record.phases) == whole.phases
     for one, other in zip(whole.record.phases, resumed.record.phases, strict=True):
         assert bits(one) == bits(other)
-    s4q.run(load(path), CountCollector(RIVER), 300, checkpoint=path)  # goes on without
+    s4q.run(load(path), CountCollector(RIVER), 100, checkpoint=path)  # goes on without
     with pytest.raises(ValueError, match="record=True needs the record from the first phase on"):
-        s4q.run(load(path), CountCollector(RIVER), 3000, record=True)
+        s4q.run(load(path), CountCollector(RIVER), 200, record=True)
 
 
 def test_written_every_phase_every_few_minutes_and_at_the_end(tmp_path: Path) -> None:
@@ -197,14 +196,14 @@ def test_written_every_phase_every_few_minutes_and_at_the_end(tmp_path: Path) ->
         kept.append((run.episodes, written))
         return False
 
-    run = s4q.run(S4Q(DENSE), CountCollector(DENSE), 1000, stop=look, checkpoint=path)
+    run = s4q.run(S4Q(DENSE), CountCollector(DENSE), 60, stop=look, checkpoint=path)
     ends = [point.episodes for point in run.curve[:-1]]
     assert [written for episodes, written in kept if episodes in ends] == ends
     assert any(written < episodes for episodes, written in kept)  # not after every shard
-    assert load(path).progress.episodes == 1000
+    assert load(path).progress.episodes == 60
     kept.clear()
     path.unlink()
-    s4q.run(S4Q(DENSE), CountCollector(DENSE), 1000, stop=look, checkpoint=Autosave(path, minutes=1e-9))
+    s4q.run(S4Q(DENSE), CountCollector(DENSE), 60, stop=look, checkpoint=Autosave(path, minutes=1e-9))
     assert all(written == episodes for episodes, written in kept)
 
 
@@ -231,7 +230,7 @@ def test_what_killed_writers_left_is_swept_away_later(tmp_path: Path) -> None:
 def test_the_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         learner = S4Q(RIVER)
-        s4q.run(learner, CountCollector(RIVER), 500)
+        s4q.run(learner, CountCollector(RIVER), 60)
         save(tmp_path / name, learner, seed=0)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     save(tmp_path / "c", load(tmp_path / "a").learner, seed=0)
@@ -242,34 +241,34 @@ def test_the_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_failing_collector_leaves_the_state_before_the_failure(tmp_path: Path) -> None:
     path = tmp_path / "run.s4q"
-    whole = s4q.run(S4Q(DENSE), EpisodeCollector(DENSE, seed=2), 200)
+    whole = s4q.run(S4Q(DENSE), EpisodeCollector(DENSE, seed=2), 50)
     with pytest.raises(Interrupted):
-        s4q.run(S4Q(DENSE), FailsAfter(EpisodeCollector(DENSE, seed=2), 7), 200, checkpoint=path)
-    resumed = s4q.run(load(path), EpisodeCollector(DENSE, seed=2), 200, checkpoint=path)
+        s4q.run(S4Q(DENSE), FailsAfter(EpisodeCollector(DENSE, seed=2), 7), 50, checkpoint=path)
+    resumed = s4q.run(load(path), EpisodeCollector(DENSE, seed=2), 50, checkpoint=path)
     assert run_bits(whole) == run_bits(resumed)
 
 
 def test_a_finished_run_can_be_given_more_episodes(tmp_path: Path) -> None:
     path = tmp_path / "run.s4q"
-    s4q.run(S4Q(DENSE), CountCollector(DENSE), 300, checkpoint=path)
-    assert s4q.run(load(path), CountCollector(DENSE), 300).episodes == 300
-    more = s4q.run(load(path), CountCollector(DENSE), 800)
-    assert (more.episodes, more.curve[-1].episodes) == (800, 800)
+    s4q.run(S4Q(DENSE), CountCollector(DENSE), 60, checkpoint=path)
+    assert s4q.run(load(path), CountCollector(DENSE), 60).episodes == 60
+    more = s4q.run(load(path), CountCollector(DENSE), 90)
+    assert (more.episodes, more.curve[-1].episodes) == (90, 90)
 
 
 def test_refusals(tmp_path: Path) -> None:
     path = tmp_path / "run.s4q"
-    s4q.run(S4Q(DENSE), CountCollector(DENSE, seed=3), 300, checkpoint=path)
+    s4q.run(S4Q(DENSE), CountCollector(DENSE, seed=3), 60, checkpoint=path)
     with pytest.raises(ValueError, match="made with a collector of seed 3; got one of seed 0"):
-        s4q.run(load(path), CountCollector(DENSE), 400)
-    with pytest.raises(ValueError, match="whole run, of which 300 have been played; got 200"):
-        s4q.run(load(path), CountCollector(DENSE, seed=3), 200)
+        s4q.run(load(path), CountCollector(DENSE), 90)
+    with pytest.raises(ValueError, match="whole run, of which 60 have been played; got 50"):
+        s4q.run(load(path), CountCollector(DENSE, seed=3), 50)
     with pytest.raises(ValueError, match="one problem, but n_actions is 2"):
-        s4q.run(load(path), CountCollector(BLOCKS, seed=3), 400)
+        s4q.run(load(path), CountCollector(BLOCKS, seed=3), 90)
     once = load(path)
-    s4q.run(once, CountCollector(DENSE, seed=3), 400)
+    s4q.run(once, CountCollector(DENSE, seed=3), 90)
     with pytest.raises(ValueError, match="has gone on since; load the file again"):
-        s4q.run(once, CountCollector(DENSE, seed=3), 400)
+        s4q.run(once, CountCollector(DENSE, seed=3), 90)
     with pytest.raises(ValueError, match="checkpoint must be a path or an Autosave; got int"):
         s4q.run(S4Q(DENSE), CountCollector(DENSE), 10, checkpoint=3)  # type: ignore[arg-type]
     with pytest.raises(s4q.CheckpointError, match=r"there is no folder .*nowhere; make it first"):
