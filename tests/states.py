@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import s4q
 from s4q.collectors import EpisodeCollector
 from s4q.state import Packed, Stateful, pack
@@ -25,6 +27,36 @@ def bits(thing: Stateful) -> tuple[str, dict[str, tuple[str, tuple[int, ...], by
     packed: Packed = pack(thing)
     arrays = {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in packed.arrays.items()}
     return json.dumps(without_time(packed.objects)), arrays
+
+
+def differences(one: Any, other: Any, where: str = "", seen: set[int] | None = None) -> list[str]:
+    """Where two objects differ in any attribute, private ones included, all the way down."""
+    seen, where = set() if seen is None else seen, where or type(one).__name__
+    if type(one) is not type(other):
+        return [where]
+    if isinstance(one, np.ndarray):
+        return [] if (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes()) else [where]
+    if id(one) in seen:
+        return []
+    if isinstance(one, (list, tuple)):
+        pairs = [(f"[{i}]", a, b) for i, (a, b) in enumerate(zip(one, other, strict=False))]
+        same = len(one) == len(other)
+    elif isinstance(one, dict):
+        pairs, same = [(f"[{key!r}]", one[key], other.get(key)) for key in one], list(one) == list(other)
+    elif type(one).__module__.startswith("s4q"):
+        seen.add(id(one))
+        names, others = _attributes(one), _attributes(other)
+        pairs = [(f".{name}", getattr(one, name), getattr(other, name, None)) for name in names]
+        same = set(names) == set(others)
+    else:
+        return [] if one == other else [where]
+    if not same:
+        return [f"{where}: attributes"]
+    return [found for name, a, b in pairs for found in differences(a, b, where + name, seen)]
+
+
+def _attributes(thing: Any) -> list[str]:
+    return list(vars(thing)) if hasattr(thing, "__dict__") else [f.name for f in dataclasses.fields(thing)]
 
 
 def run_bits(run: s4q.Run) -> tuple[Any, ...]:

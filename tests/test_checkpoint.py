@@ -21,7 +21,7 @@ from s4q.requests import Explore, Learner
 from s4q.s4q import S4Q
 from s4q.state import pack, unpack
 from small_problems import blocked_mdp, cliff, random_mdp
-from states import FailsAfter, Interrupted, bits, run_bits
+from states import FailsAfter, Interrupted, bits, differences, run_bits
 
 DENSE = random_mdp(4, 2, 3, 3, seed=5, terminal=True, low=-1.0)
 BLOCKS = blocked_mdp()
@@ -99,6 +99,7 @@ def test_a_learner_made_again_after_every_shard_has_the_same_bits(name: str) -> 
             learner.tell(one, answer)
         assert bits(whole) == bits(hopping)
         assert whole.nbytes == hopping.nbytes
+        assert not differences(whole, hopping)
         left -= answer.n_episodes
         kinds.add(type(request))
     assert whole.phases > 0 or name == "paper, long"
@@ -121,6 +122,18 @@ def test_what_is_shared_stays_shared_and_is_stored_once() -> None:
     kinds = [one["kind"] for one in pack(learner).objects]
     assert kinds.count("Spec") == kinds.count("Constants") == kinds.count("TransitionCache") == 1
     assert kinds.count("LinearQ") == len({id(policy) for policy in policies}) + 1  # and what S3Q begins with
+
+
+def test_a_forgotten_attribute_would_be_noticed() -> None:
+    learner = S4Q(RIVER)
+    other = again(learner)
+    assert not differences(learner, other)
+    other._loop.n_cached += 1
+    assert differences(learner, other) == ["S4Q._loop.n_cached"]
+    other._loop.n_cached -= 1
+    other.cache = again(other.cache)
+    other.novelty = 3
+    assert differences(learner, other) == ["S4Q: attributes"]
 
 
 def test_infinities_and_every_last_bit_survive() -> None:
@@ -214,6 +227,16 @@ def test_the_previous_file_is_kept_and_nothing_else_is_left(tmp_path: Path) -> N
     assert (load(path).seed, load(path).extra) == (2, {"n": 2})
     assert load(tmp_path / "run.s4q.previous").seed == 1
     assert sorted(file.name for file in tmp_path.iterdir()) == ["run.s4q", "run.s4q.previous"]
+
+
+def test_a_broken_file_never_takes_the_place_of_the_previous_good_one(tmp_path: Path) -> None:
+    path, previous = tmp_path / "run.s4q", tmp_path / "run.s4q.previous"
+    for n in range(2):
+        save(path, S4Q(DENSE), seed=n)
+    for broken in (path.read_bytes()[:-1], b"", b"x"):
+        path.write_bytes(broken)
+        save(path, S4Q(DENSE), seed=2)
+        assert (load(path).seed, load(previous).seed) == (2, 0)
 
 
 def test_what_killed_writers_left_is_swept_away_later(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _keep_previous(path: Path) -> None:
-    """The file there is also called `.previous` from now on; `path` never goes missing where hard links exist."""
-    if not path.exists():
+    """A good file there is also called `.previous` from now on; `path` never goes missing where hard links exist."""
+    if not _is_whole(path):  # a broken one must not take the place of a good one
         return
     link = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:
@@ -110,6 +110,16 @@ def _keep_previous(path: Path) -> None:
         return
     os.replace(link, previous_of(path))
     link.unlink(missing_ok=True)  # rename leaves both names when they are the same file already
+
+
+def _is_whole(path: Path) -> bool:
+    """Is there a file, with the digest it ends with?"""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        size = max(os.fstat(file.fileno()).st_size - _DIGEST, 0)
+        digest = _digest(file, size)
+        return file.read() == digest.encode()
 
 
 def _sync_directory(directory: Path) -> None:
