@@ -54,16 +54,16 @@ def mixed(mdp: s4q.FiniteMDP) -> s4q.Mixture:
 
 Case = tuple[s4q.FiniteMDP, Callable[[s4q.FiniteMDP], Learner], int]
 CASES: dict[str, Case] = {
-    "practical": (DENSE, lambda mdp: S4Q(mdp, cache_episodes=10), 50),
-    "practical, pooled, cached": (RIVER, lambda mdp: S4Q(mdp, cache_episodes=8), 50),
-    "practical, all in the cache": (RIVER, lambda mdp: S4Q(mdp), 30),
-    "practical, no cache": (CLIFF, lambda mdp: S4Q(mdp, cache_episodes=0), 60),
-    "realisable": (BLOCKS, lambda mdp: S4Q(mdp, preset="realisable"), 200),
-    "realisable, pooled": (RIVER, lambda mdp: S4Q(mdp, preset="realisable", ridge=0.5), 200),
-    "realisable, cached": (RIVER, lambda mdp: S4Q(mdp, preset="realisable", cache_episodes=9, pool=False), 200),
+    "practical": (DENSE, lambda mdp: S4Q(mdp, cache_episodes=6), 25),
+    "practical, pooled, cached": (RIVER, lambda mdp: S4Q(mdp, cache_episodes=6), 25),
+    "practical, all in the cache": (RIVER, lambda mdp: S4Q(mdp), 15),
+    "practical, no cache": (CLIFF, lambda mdp: S4Q(mdp, cache_episodes=0), 40),
+    "realisable": (BLOCKS, lambda mdp: S4Q(mdp, preset="realisable"), 120),
+    "realisable, pooled": (RIVER, lambda mdp: S4Q(mdp, preset="realisable", ridge=0.5), 120),
+    "realisable, cached": (RIVER, lambda mdp: S4Q(mdp, preset="realisable", cache_episodes=9, pool=False), 120),
     "tight": (DENSE, lambda mdp: S4Q(mdp, preset="tight", ridge=[1.0, 2.0, 3.0], trigger=(2.0, 0.1)), 150),
     "tight, cached": (DENSE, lambda mdp: S4Q(mdp, preset="tight", ridge=1.0, trigger=2.0, cache_episodes=10), 150),
-    "paper": (BLOCKS, lambda mdp: S4Q(mdp, preset="paper", ridge=1.0, bonus_width=0.1, trigger=3.0), 400),
+    "paper": (BLOCKS, lambda mdp: S4Q(mdp, preset="paper", ridge=1.0, bonus_width=0.1, trigger=3.0), 250),
     "paper, long": (BLOCKS, lambda mdp: S4Q(mdp, preset="paper", max_episodes=10**6), 300),
     "S3Q": (DENSE, lambda mdp: s4q.S3Q(mdp, s4q.UniformPolicy(2)), 100),
     "S3Q, bonus": (BLOCKS, lambda mdp: s4q.S3Q(mdp, mixed(mdp), bonus=fixed_bonus(mdp), radius=2.0), 100),
@@ -174,20 +174,20 @@ class Pauses:
 @given(pieces=st.lists(st.integers(1, 20), max_size=5), seed=st.integers(0, 3), cache=st.sampled_from([0, 25, 2000]))
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_number_of_pieces(pieces: list[int], seed: int, cache: int, tmp_path: Path) -> None:
-    path, episodes = tmp_path / f"{len(pieces)}.s4q", 60
-    whole = s4q.run(S4Q(RIVER, cache_episodes=cache), EpisodeCollector(RIVER, seed=seed), episodes)
-    source: Any = S4Q(RIVER, cache_episodes=cache)
+    path, episodes = tmp_path / f"{len(pieces)}.s4q", 150
+    whole = s4q.run(S4Q(RIVER, "realisable", cache_episodes=cache), EpisodeCollector(RIVER, seed=seed), episodes)
+    source: Any = S4Q(RIVER, "realisable", cache_episodes=cache)
     for shards in [*pieces, 10**9]:
         run = s4q.run(source, EpisodeCollector(RIVER, seed=seed), episodes, stop=Pauses(shards, []), checkpoint=path)
         source = load(path)
     assert run_bits(whole) == run_bits(run)
-    assert bits(source.learner) != bits(S4Q(RIVER, cache_episodes=cache))
+    assert bits(source.learner) != bits(S4Q(RIVER, "realisable", cache_episodes=cache))
 
 
 def test_the_record_goes_on_too(tmp_path: Path) -> None:
     path = tmp_path / "run.s4q"
-    whole = s4q.run(S4Q(RIVER), CountCollector(RIVER), 100, record=True)
-    s4q.run(S4Q(RIVER), CountCollector(RIVER), 100, record=True, stop=Pauses(9, []), checkpoint=path)
+    whole = s4q.run(S4Q(RIVER, "realisable"), CountCollector(RIVER), 100, record=True)
+    s4q.run(S4Q(RIVER, "realisable"), CountCollector(RIVER), 100, record=True, stop=Pauses(9, []), checkpoint=path)
     source = load(path)
     resumed = s4q.run(source, CountCollector(RIVER), 100, record=True)
     assert whole.record is not None
@@ -209,14 +209,16 @@ def test_written_every_phase_every_few_minutes_and_at_the_end(tmp_path: Path) ->
         kept.append((run.episodes, written))
         return False
 
-    run = s4q.run(S4Q(DENSE), CountCollector(DENSE), 60, stop=look, checkpoint=path)
+    run = s4q.run(S4Q(BLOCKS, preset="realisable"), CountCollector(BLOCKS), 60, stop=look, checkpoint=path)
     ends = [point.episodes for point in run.curve[:-1]]
     assert [written for episodes, written in kept if episodes in ends] == ends
     assert any(written < episodes for episodes, written in kept)  # not after every shard
     assert load(path).progress.episodes == 60
     kept.clear()
     path.unlink()
-    s4q.run(S4Q(DENSE), CountCollector(DENSE), 60, stop=look, checkpoint=Autosave(path, minutes=1e-9))
+    s4q.run(
+        S4Q(BLOCKS, preset="realisable"), CountCollector(BLOCKS), 60, stop=look, checkpoint=Autosave(path, minutes=1e-9)
+    )
     assert all(written == episodes for episodes, written in kept)
 
 
