@@ -211,9 +211,8 @@ class S4Q:
     def from_state(cls, reader: Reader) -> "S4Q":
         """From a checkpoint: it asks what it would have asked next."""
         settings = reader.one("constants", Constants)
-        spec = settings.spec
         # The sizes of a Spec are believed once an array of the file has them.
-        gram = reader.floats("gram", (1 if settings.pool else spec.horizon, *spec.gram_shape))
+        gram = reader.floats("gram", (1 if settings.pool else settings.spec.horizon, *settings.spec.gram_shape))
         learner = cls.__new__(cls)
         learner._set_up(settings)
         learner.memory = reader.one("memory", PolicyReplayMemory)
