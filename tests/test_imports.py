@@ -48,6 +48,7 @@ ORDER = [
     "theory",
     "__init__",
     "demo",
+    "train",
     "cli",
 ]
 LEARNERS = {"s3q", "s4q"}

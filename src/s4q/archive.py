@@ -17,6 +17,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, final
 
@@ -98,8 +99,8 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _keep_previous(path: Path) -> None:
-    """The file there is also called `.previous` from now on; `path` never goes missing where hard links exist."""
-    if not path.exists():
+    """A good file there is also called `.previous` from now on; `path` never goes missing where hard links exist."""
+    if not _is_whole(path):  # a broken one must not take the place of a good one
         return
     link = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:
@@ -109,6 +110,16 @@ def _keep_previous(path: Path) -> None:
         return
     os.replace(link, previous_of(path))
     link.unlink(missing_ok=True)  # rename leaves both names when they are the same file already
+
+
+def _is_whole(path: Path) -> bool:
+    """Is there a file, with the digest it ends with?"""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        size = max(os.fstat(file.fileno()).st_size - _DIGEST, 0)
+        digest = _digest(file, size)
+        return file.read() == digest.encode()
 
 
 def _sync_directory(directory: Path) -> None:
@@ -198,10 +209,8 @@ def _parsed(name: str, data: bytes, entry: Any) -> NDArray[Any]:
     """The array in the bytes of a .npy member, if it is as the manifest says."""
     if not isinstance(entry, dict) or hashlib.sha256(data).hexdigest() != entry.get("sha256"):
         raise ValueError(f"{name} does not match its SHA-256")
-    stream = io.BytesIO(data)
-    if npy.read_magic(stream) != (1, 0):
-        raise ValueError(f"{name} is not in version 1.0 of the .npy format")
-    shape, fortran, dtype = npy.read_array_header_1_0(stream)
+    start = 10 + int.from_bytes(data[8:10], "little")
+    shape, fortran, dtype = _header(data[:start])
     if dtype.hasobject or dtype.str not in DTYPES:
         raise ValueError(f"{name} has dtype {dtype.str}; only float64, int64 and bool are read, never Python objects")
     if fortran or entry.get("dtype") != dtype.str or entry.get("shape") != list(shape):
@@ -209,12 +218,20 @@ def _parsed(name: str, data: bytes, entry: Any) -> NDArray[Any]:
     count = 1
     for n in shape:  # numbers of any size: no overflow, and nothing is allocated before this holds
         count *= n
-    start = stream.tell()
     if min(shape, default=0) < 0 or len(data) - start != count * dtype.itemsize:
         raise ValueError(f"{name} claims shape {shape} but holds {len(data) - start} bytes")
     if dtype.str == "|b1" and max(data[start:], default=0) > 1:
         raise ValueError(f"{name} holds a bool that is neither 0 nor 1")
     return np.frombuffer(data, dtype, count, start).reshape(shape).copy()
+
+
+@lru_cache(maxsize=256)
+def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and dtype; many members have the same."""
+    stream = io.BytesIO(data)
+    if npy.read_magic(stream) != (1, 0):
+        raise ValueError("a member is not in version 1.0 of the .npy format")
+    return npy.read_array_header_1_0(stream)
 
 
 def _digest(file: IO[bytes], size: int) -> str:

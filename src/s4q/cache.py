@@ -6,7 +6,7 @@ bit are stored once, with a count.
 """
 
 from dataclasses import fields
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,14 @@ from s4q.requests import Spec, Transitions
 from s4q.state import Reader, State
 
 _DTYPES: dict[str, type] = {"vectors": np.float64, "rewards": np.float64, "next_vectors": np.float64, "ended": np.bool_}
+
+
+class Cached(Protocol):
+    """Samples that the learner holds itself."""
+
+    def moments(self, level: int, value: LinearQ) -> Moments:
+        """Their sums for a fit of `level` with this target."""
+        ...
 
 
 @final

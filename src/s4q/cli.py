@@ -1,5 +1,6 @@
-"""The command line: `s4q demo`."""
+"""The command line: `s4q demo`, `s4q train`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,6 +9,8 @@ from rich.console import Console
 import s4q
 from s4q.checks import require_count
 from s4q.demo import demo as run_demo
+from s4q.train import PROBLEMS
+from s4q.train import train as run_train
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -40,3 +43,31 @@ def demo(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     run_demo(episodes, seed, Console())
+
+
+@app.command()
+def train(
+    problem: Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(PROBLEMS))}.")],
+    episodes: Annotated[int, typer.Option(help="Episodes of the whole run, those before --resume included.")] = 10**6,
+    preset: Annotated[str, typer.Option(help="practical, realisable, tight or paper.")] = "practical",
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
+    checkpoint: Annotated[Path | None, typer.Option(help="Written after each phase, and at the end.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
+    minutes: Annotated[float, typer.Option(help="The longest time between two checkpoints.")] = 5.0,
+    log: Annotated[Path | None, typer.Option(help="A file of JSON lines, one per request and phase.")] = None,
+) -> None:
+    """Learn a built-in problem with S4Q; interrupted and resumed, it gives the very same result."""
+    try:
+        result = run_train(
+            problem,
+            episodes,
+            preset=preset,
+            seed=seed,
+            checkpoint=checkpoint,
+            resume=resume,
+            minutes=minutes,
+            log=log,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(repr(result))

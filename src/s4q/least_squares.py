@@ -19,7 +19,7 @@ from scipy.linalg.lapack import dtrtri
 from scipy.optimize import brentq
 
 from s4q.blocks import Array, BoolArray, IntArray
-from s4q.checks import finite_array, require_count, require_positive, require_shape
+from s4q.checks import finite_array, require_count, require_finite, require_positive, require_shape
 from s4q.optimism import norms_sq
 from s4q.state import Reader, State
 
@@ -79,6 +79,15 @@ class Moments:
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
         return self.gram.nbytes + self.moment.nbytes + self.moment_sq.nbytes
+
+    def require_fit(self, gram_shape: tuple[int, int, int]) -> None:
+        """Sums that come from outside must have the shapes of the problem, and be finite."""
+        if self.gram.shape != gram_shape:
+            raise ValueError(f"answer.moments.gram must have shape {gram_shape}; got {self.gram.shape}")
+        for name, array in (("moment", self.moment), ("moment_sq", self.moment_sq)):
+            require_shape(f"answer.moments.{name}", array, gram_shape[:2], "(n_blocks, k)")
+        for name in ("gram", "moment", "moment_sq", "sum_y2"):
+            require_finite(f"answer.moments.{name}", np.asarray(getattr(self, name)))
 
     def state(self) -> State:
         """For a checkpoint."""

@@ -93,7 +93,9 @@ class TensorBoard:
         try:
             self._writer_class = import_module("tensorboardX").SummaryWriter
         except ImportError:
-            raise ValueError('TensorBoard needs tensorboardX: pip install "s4q[tensorboard]"') from None
+            raise ImportError(
+                'TensorBoard needs tensorboardX; install it with: pip install "s4q[tensorboard]"'
+            ) from None
         self._directory = str(directory)
         self._writer: Any = None
 

@@ -6,7 +6,7 @@ levels by 1/H, over checks of the covariance by 1/(2 n^2) and its two parts by 1
 the problem.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log, sqrt
 from typing import Literal, final, get_args
 
@@ -156,13 +156,15 @@ class Constants:
     @classmethod
     def from_state(cls, reader: Reader) -> "Constants":
         """From a checkpoint, through the same checks as any other."""
-        spec, shape = reader.one("spec", Spec), (None,)
-        return constants(
+        spec = reader.one("spec", Spec)
+        ridge = reader.floats("ridge", (spec.horizon,)) if reader.has("ridge") else None
+        width = reader.floats("width", (spec.horizon,)) if reader.has("width") else None
+        checked = constants(
             spec,
             reader.text("preset"),  # type: ignore[arg-type]  # checked there
             delta=reader.number("delta"),
-            ridge=reader.floats("ridge", shape) if reader.has("ridge") else None,
-            bonus_width=reader.floats("width", shape) if reader.has("width") else None,
+            ridge=ridge,
+            bonus_width=width,
             trigger=reader.numbers("trigger") if reader.has("trigger") else None,  # type: ignore[arg-type]
             c_replay=reader.number("c_replay"),
             epochs=reader.text("epochs"),  # type: ignore[arg-type]
@@ -171,6 +173,7 @@ class Constants:
             cache_episodes=reader.integer("cache_episodes"),
             pool=reader.flag("pool"),
         )
+        return replace(checked, fixed_ridge=ridge, fixed_width=width)  # the very arrays, which others may share
 
     def _largest_target(self, level: int) -> float:
         """A bound on |r + Q'(s', a')|; without a clip at 0 the target may be as low as the ball allows."""

@@ -15,15 +15,15 @@ it asks for one `Regress` per level. Only level l is fitted during level l; noth
 next.
 """
 
-from typing import Protocol, final
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
 from s4q.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_bonuses, zero_fit
-from s4q.cache import TransitionCache
-from s4q.checks import require_count, require_finite, require_positive, require_shape
+from s4q.cache import Cached, TransitionCache
+from s4q.checks import require_count, require_positive, require_shape
 from s4q.least_squares import Moments, constrained_fit
 from s4q.linear_q import LinearQ
 from s4q.policies import Mixture, Policy, as_mixture
@@ -31,14 +31,6 @@ from s4q.requests import Regress, Regression, Spec
 from s4q.spec import HasSpec, ball_radii, per_level, spec_of
 from s4q.state import Reader, State, cannot_be_saved
 from s4q.widths import residual_variance
-
-
-class Cached(Protocol):
-    """Samples that the learner holds itself."""
-
-    def moments(self, level: int, value: LinearQ) -> Moments:
-        """Their sums for a fit of `level` with this target."""
-        ...
 
 
 @final
@@ -74,19 +66,7 @@ class S3Q:
         keep_grams: bool = False,
         first_id: int = 0,
     ) -> None:
-        self.spec = spec_of(problem)
-        self.controller = as_mixture(controller, self.spec.n_actions)
-        if not (bonus is None or callable(bonus)):
-            raise ValueError(f"bonus must be None, a FixedBonus or another BonusRule; got {type(bonus).__name__}")
-        self.bonus = bonus
-        self.ridge = per_level("ridge", ridge, self.spec.horizon)
-        require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
-        if epoch_size is not None:
-            require_count("epoch_size", epoch_size, "the number of episodes a level", at_least=0 if cached else 1)
-        self.pool = pool
-        self.cached = cached
-        self.epoch_size = epoch_size
-        self.radius = ball_radii(self.spec, radius)
+        self._set_up(spec_of(problem), controller, bonus, ridge, epoch_size, radius, pool, cached)
         self._grams = np.zeros((self.spec.horizon, *self.spec.gram_shape)) if keep_grams else None
         self._best_grams = self._grams
         self.fitted = False  # has an epoch been finished?
@@ -102,6 +82,32 @@ class S3Q:
         self._start_level(self.spec.horizon - 1)
         while epoch_size == 0 and not self.finished:  # everything is in the cache: nothing to ask for
             self._finish_level()
+
+    def _set_up(
+        self,
+        spec: Spec,
+        controller: Policy | Mixture,
+        bonus: BonusRule | None,
+        ridge: ArrayLike,
+        epoch_size: int | None,
+        radius: ArrayLike | None,
+        pool: bool,
+        cached: Cached | None,
+    ) -> None:
+        """What never changes."""
+        self.spec = spec
+        self.controller = as_mixture(controller, self.spec.n_actions)
+        if not (bonus is None or callable(bonus)):
+            raise ValueError(f"bonus must be None, a FixedBonus or another BonusRule; got {type(bonus).__name__}")
+        self.bonus = bonus
+        self.ridge = per_level("ridge", ridge, self.spec.horizon)
+        require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
+        if epoch_size is not None:
+            require_count("epoch_size", epoch_size, "the number of episodes a level", at_least=0 if cached else 1)
+        self.pool = pool
+        self.cached = cached
+        self.epoch_size = epoch_size
+        self.radius = ball_radii(self.spec, radius)
 
     @property
     def q(self) -> LinearQ:
@@ -210,20 +216,21 @@ class S3Q:
         spec = reader.one("spec", Spec)
         per_block = reader.flag("ball_per_block")
         balls = reader.floats("radius", (spec.horizon, spec.n_blocks if per_block else 1))
-        learner = cls(
+        learner = cls.__new__(cls)
+        learner._set_up(
             spec,
             reader.one("controller", Mixture),
-            bonus=reader.either("bonus", FixedBonus, OwnGramBonus) if reader.has("bonus") else None,
-            ridge=reader.floats("ridge", (spec.horizon,)),
-            radius=balls if per_block else balls[:, 0],
-            pool=reader.flag("pool"),
-            cached=reader.one("cached", TransitionCache) if reader.has("cached") else None,
+            reader.either("bonus", FixedBonus, OwnGramBonus) if reader.has("bonus") else None,
+            reader.floats("ridge", (spec.horizon,)),
+            reader.integer("epoch_size") if reader.has("epoch_size") else None,
+            balls if per_block else balls[:, 0],
+            reader.flag("pool"),
+            reader.one("cached", TransitionCache) if reader.has("cached") else None,
         )
         learner._restore(reader)
         return learner
 
     def _restore(self, reader: Reader) -> None:
-        self.epoch_size = reader.integer("epoch_size") if reader.has("epoch_size") else None
         shape = (self.spec.horizon, *self.spec.gram_shape)
         self._grams = reader.floats("grams", shape) if reader.has("grams") else None
         self._best_grams = reader.floats("best_grams", shape) if reader.has("best_grams") else None
@@ -284,14 +291,8 @@ class S3Q:
             )
         if not 1 <= answer.n_episodes <= request.n_episodes:
             raise ValueError(f"answer holds {answer.n_episodes} episodes, but 1 to {request.n_episodes} were asked for")
-        moments = answer.moments
-        if moments.gram.shape != self.spec.gram_shape:
-            raise ValueError(f"answer.moments.gram must have shape {self.spec.gram_shape}; got {moments.gram.shape}")
+        answer.moments.require_fit(self.spec.gram_shape)
         if len(answer.episodes_per_policy) != len(self.controller.policies):
             raise ValueError(
                 f"answer.episodes_per_policy needs one count for each of {len(self.controller.policies)} policies"
             )
-        for name in ("moment", "moment_sq"):
-            require_shape(f"answer.moments.{name}", getattr(moments, name), self.spec.gram_shape[:2], "(n_blocks, k)")
-        for name in ("gram", "moment", "moment_sq", "sum_y2"):
-            require_finite(f"answer.moments.{name}", np.asarray(getattr(moments, name)))

@@ -210,14 +210,17 @@ class S4Q:
     @classmethod
     def from_state(cls, reader: Reader) -> "S4Q":
         """From a checkpoint: it asks what it would have asked next."""
+        settings = reader.one("constants", Constants)
+        # The sizes of a Spec are believed once an array of the file has them.
+        gram = reader.floats("gram", (1 if settings.pool else settings.spec.horizon, *settings.spec.gram_shape))
         learner = cls.__new__(cls)
-        learner._set_up(reader.one("constants", Constants))
+        learner._set_up(settings)
         learner.memory = reader.one("memory", PolicyReplayMemory)
         learner.cache = reader.one("cache", TransitionCache)
         learner.last_phase = reader.one("last_phase", PhaseRecord) if reader.has("last_phase") else None
         learner._s3q = reader.one("s3q", S3Q) if reader.has("s3q") else None
         learner._loop = reader.one("loop", MainLoop)
-        learner._gram = reader.floats("gram", learner._gram.shape)
+        learner._gram = gram
         learner._ridge = reader.floats("ridge", (learner.spec.horizon,))
         learner._phase = reader.integer("phase", at_least=1)
         learner._next_id = reader.integer("next_id")

@@ -1,0 +1,375 @@
+"""Damaged and doctored checkpoints: a typed error at once, nothing run, the previous good file offered."""
+
+import hashlib
+import io
+import json
+import pickle
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import s4q
+from s4q.collectors import CountCollector
+from s4q.state import Packed, pack, unpack
+
+RIVER = s4q.problems.river_swim(4, 5)
+Members = dict[str, bytes]
+Edit = Callable[[dict[str, Any], Members], None]
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in the middle of S3Q, with a cache, a record and a previous file."""
+    path = tmp_path_factory.mktemp("good") / "run.s4q"
+    learner = s4q.S4Q(RIVER, cache_episodes=8)
+    collector = CountCollector(RIVER, seed=1)
+
+    def preparing(run: s4q.Run) -> bool:
+        return run.phases > 3 and learner.open_phase is None
+
+    s4q.run(learner, collector, 400, record=True, checkpoint=path, stop=preparing)
+    assert s4q.load(path).learner.phases > 3
+    return path
+
+
+def refused(path: Path, says: str) -> None:
+    """Within a second, by an error that names the file, the cause and the cure."""
+    before = time.perf_counter()
+    with pytest.raises(s4q.CheckpointError, match=says) as caught:
+        s4q.load(path)
+    assert time.perf_counter() - before < 1.0
+    assert str(path) in str(caught.value)
+    assert "previous" in str(caught.value)
+
+
+def sealed(members: Members, compression: int = zipfile.ZIP_STORED) -> bytes:
+    """A zip whose comment is the right digest: whoever doctors a file can do that too."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        archive.comment = b"0" * 64
+        for name, data in members.items():
+            archive.writestr(name, data)
+    body = buffer.getvalue()[:-64]
+    return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def opened(path: Path) -> tuple[dict[str, Any], Members]:
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    return json.loads(members.pop("manifest.json")), members
+
+
+def doctored(good: Path, tmp_path: Path, edit: Edit) -> Path:
+    """A copy with an edit, all checksums made right again."""
+    manifest, members = opened(good)
+    edit(manifest, members)
+    for name, entry in manifest["members"].items() if isinstance(manifest.get("members"), dict) else []:
+        if name in members and isinstance(entry, dict) and entry.get("sha256") != "left alone":
+            entry["sha256"] = hashlib.sha256(members[name]).hexdigest()
+    path = tmp_path / "doctored.s4q"
+    path.write_bytes(sealed({"manifest.json": json.dumps(manifest).encode(), **members}))
+    (tmp_path / "doctored.s4q.previous").write_bytes(good.read_bytes())
+    return path
+
+
+def npy(array: Any, allow_pickle: bool = False) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(array), allow_pickle=allow_pickle)
+    return buffer.getvalue()
+
+
+def replace_array(name: str, array: Any, allow_pickle: bool = False) -> Edit:
+    def edit(manifest: dict[str, Any], members: Members) -> None:
+        full = next(key for key in members if key.endswith(f".{name}.npy"))
+        members[full] = npy(array, allow_pickle)
+        entry = manifest["members"][full]
+        entry["shape"], entry["dtype"] = list(np.asarray(array).shape), np.asarray(array).dtype.str
+
+    return edit
+
+
+def first(manifest: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(one["fields"] for one in manifest["objects"] if one["kind"] == kind)
+
+
+def set_field(kind: str, name: str, value: Any) -> Edit:
+    return lambda manifest, members: first(manifest, kind).__setitem__(name, value)
+
+
+def test_the_doctor_can_leave_a_file_whole(good: Path, tmp_path: Path) -> None:
+    path = doctored(good, tmp_path, lambda manifest, members: None)
+    assert s4q.load(path).learner.phases == s4q.load(good).learner.phases
+
+
+def test_any_flipped_bit_is_noticed(good: Path, tmp_path: Path) -> None:
+    data = good.read_bytes()
+    rng = np.random.default_rng(0)
+    path = tmp_path / "flipped.s4q"
+    ends = [0, 1, 29, len(data) - 1, len(data) - 64, len(data) - 65, len(data) - 80]  # zip headers and the digest
+    for at in [*ends, *rng.integers(len(data), size=80).tolist()]:
+        flipped = bytearray(data)
+        flipped[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(flipped)
+        refused(path, "is not a checkpoint that can be read")
+
+
+def test_any_truncation_is_noticed(good: Path, tmp_path: Path) -> None:
+    data = good.read_bytes()
+    path = tmp_path / "cut.s4q"
+    for length in [0, 1, 22, len(data) - 1, len(data) - 64, *np.random.default_rng(1).integers(len(data), size=40)]:
+        path.write_bytes(data[:length])
+        refused(path, "is not a checkpoint that can be read")
+    for extended in (data + b"\0", b"\0" + data, data + data):
+        path.write_bytes(extended)
+        refused(path, "is not a checkpoint that can be read")
+
+
+def test_the_previous_good_file_is_offered(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.s4q"
+    refused(path, "it does not exist; there is no previous file; start again")
+    (tmp_path / "run.s4q.previous").write_bytes(good.read_bytes())
+    refused(path, rf"it does not exist; the previous good file is {path}\.previous")
+    path.write_bytes(good.read_bytes()[:-1])
+    refused(path, rf"the previous good file is {path}\.previous")
+    assert s4q.load(f"{path}.previous").learner.phases > 3
+
+
+def test_not_a_zip_and_not_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.s4q"
+    path.write_bytes(b"not a zip at all" * 1000)
+    refused(path, "not a zip file")
+    refused(tmp_path, "Is a directory")
+    np.savez(tmp_path / "plain.npz", theta=np.ones(3))
+    refused(tmp_path / "plain.npz", "it has no manifest.json")
+
+
+def test_a_newer_schema_says_what_to_install(good: Path, tmp_path: Path) -> None:
+    def newer(manifest: dict[str, Any], members: Members) -> None:
+        manifest.update(schema=7, s4q="3.1.0", brand_new={})
+
+    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 1: install s4q 3.1.0 or newer")
+
+
+class Bomb:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
+        return open, (Bomb.path, "w")
+
+    path = ""
+
+
+def test_a_pickle_inside_is_never_opened(good: Path, tmp_path: Path) -> None:
+    Bomb.path = str(tmp_path / "executed")
+    array = np.array([Bomb()], dtype=object)
+    edit = replace_array("whitener", array, allow_pickle=True)
+    refused(doctored(good, tmp_path, edit), r"dtype \|O.*never Python objects")
+
+    def disguised(manifest: dict[str, Any], members: Members) -> None:
+        name = next(key for key in members if key.endswith(".theta.npy"))
+        members[name] = npy(array, allow_pickle=True)  # the manifest still says float64
+
+    refused(doctored(good, tmp_path, disguised), r"dtype \|O.*never Python objects")
+
+    def raw(manifest: dict[str, Any], members: Members) -> None:
+        members[next(key for key in members if key.endswith(".theta.npy"))] = pickle.dumps(Bomb())
+
+    refused(doctored(good, tmp_path, raw), "is not a checkpoint")
+    assert not Path(Bomb.path).exists()
+    pickle.loads(pickle.dumps(Bomb())).close()
+    assert Path(Bomb.path).exists()  # it would have worked
+
+
+def test_zip_bombs(good: Path, tmp_path: Path) -> None:
+    manifest, members = opened(good)
+    path = tmp_path / "bomb.s4q"
+    name = next(iter(members))
+    bomb = {"manifest.json": json.dumps(manifest).encode(), **members, name: b"\0" * 5 * 10**7}
+    path.write_bytes(sealed(bomb, zipfile.ZIP_DEFLATED))
+    assert path.stat().st_size < 10**6
+    refused(path, "is compressed or encrypted, so its size cannot be trusted")
+    path.write_bytes(sealed({**bomb, name: b"\0" * 10**6}, zipfile.ZIP_LZMA))
+    refused(path, "is compressed or encrypted")
+
+    def huge_shape(manifest: dict[str, Any], members: Members) -> None:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2**40)}
+        buffer = io.BytesIO()
+        np.lib.format.write_array_header_1_0(buffer, header)
+        members[name] = buffer.getvalue()
+        manifest["members"][name] = {"shape": [2**40, 2**40], "dtype": "<f8"}
+
+    refused(doctored(good, tmp_path, huge_shape), r"claims shape \(1099511627776, 1099511627776\) but holds 0 bytes")
+
+
+def test_members_that_overlap(good: Path, tmp_path: Path) -> None:
+    """Many names for the same bytes: small on disk, endless in memory."""
+    data = bytearray(sealed({f"a{i}.npy": b"\0" * 1000 for i in range(50)}))
+    start = data.rindex(b"PK\x05\x06")
+    at = int.from_bytes(data[start + 16 : start + 20], "little")
+    total = 0
+    while data[at : at + 4] == b"PK\x01\x02":
+        claimed = start - 100  # each member is nearly the whole file
+        data[at + 20 : at + 28] = claimed.to_bytes(4, "little") * 2
+        total += claimed
+        at += 46 + int.from_bytes(data[at + 28 : at + 30], "little")
+    path = tmp_path / "overlap.s4q"
+    path.write_bytes(data)
+    assert total > 10 * len(data)
+    refused(path, "its members claim to be larger than the file")
+
+
+BAD_NAMES = ["../escape.npy", "/etc/passwd.npy", "a/../b.npy", "C:\\x.npy", "a\n.npy", "x.py", "é.npy"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_names_that_are_not_allowed(good: Path, tmp_path: Path, name: str) -> None:
+    def edit(manifest: dict[str, Any], members: Members) -> None:
+        members[name] = npy(np.zeros(1))
+        manifest["members"][name] = {"shape": [1], "dtype": "<f8"}
+
+    refused(doctored(good, tmp_path, edit), "a name that is not allowed")
+    assert not (tmp_path.parent / "escape.npy").exists()
+
+
+def test_duplicate_members(good: Path, tmp_path: Path) -> None:
+    manifest, members = opened(good)
+    name = next(iter(members))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.comment = b"0" * 64
+        archive.writestr("manifest.json", json.dumps(manifest))
+        for key, data in members.items():
+            archive.writestr(key, data)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr(name, members[name])
+    body = buffer.getvalue()[:-64]
+    path = tmp_path / "twice.s4q"
+    path.write_bytes(body + hashlib.sha256(body).hexdigest().encode())
+    refused(path, "two of its members have the same name")
+
+
+def pop_member(manifest: dict[str, Any], members: Members) -> None:
+    members.pop(next(iter(members)))
+
+
+def pop_described(manifest: dict[str, Any], members: Members) -> None:
+    manifest["members"].pop(next(iter(members)))
+
+
+def extra_array(manifest: dict[str, Any], members: Members) -> None:
+    members["idle.npy"] = npy(np.zeros(1))
+    manifest["members"]["idle.npy"] = {"shape": [1], "dtype": "<f8"}
+
+
+def wrong_digest(manifest: dict[str, Any], members: Members) -> None:
+    next(iter(manifest["members"].values()))["sha256"] = "left alone"
+
+
+def itself(manifest: dict[str, Any], members: Members) -> None:
+    first(manifest, "PhaseRecord")["q"] = {
+        "object": next(i for i, one in enumerate(manifest["objects"]) if one["kind"] == "PhaseRecord")
+    }
+
+
+def loop_of_objects(manifest: dict[str, Any], members: Members) -> None:
+    first(manifest, "S4Q")["s3q"] = {"object": 0}
+
+
+def deep(manifest: dict[str, Any], members: Members) -> None:
+    nested: Any = 0
+    for _ in range(400):
+        nested = [nested]
+    first(manifest, "Spec")["horizon"] = nested
+
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "member missing": (pop_member, "do not agree on"),
+    "member not described": (pop_described, "do not agree on"),
+    "member that nothing uses": (extra_array, "nothing refers to idle"),
+    "member with another digest": (wrong_digest, "does not match its SHA-256"),
+    "wrong shape": (replace_array("theta", np.zeros((5, 9, 1))), r"must have shape"),
+    "shape of another problem": (replace_array("gram", np.zeros((1, 8, 2, 2))), r"must have shape"),
+    "too few numbers": (replace_array("residuals", np.zeros(4)), r"residuals must have shape .* = \(5,\); got \(4,\)"),
+    "wrong dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.float32)), "dtype <f4; only float64"),
+    "another dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.int64)), "must have dtype <f8; got <i8"),
+    "Fortran order": (replace_array("gram", np.ones((2, 8, 2, 2)).T), "not what manifest.json says"),
+    "NaN": (replace_array("theta", np.full((5, 8, 1), np.nan)), "theta must be finite"),
+    "no such object": (set_field("S4Q", "memory", {"object": 10**6}), "refers to object 1000000, which does not exist"),
+    "object of another kind": (set_field("S4Q", "memory", {"object": 0}), "does not exist or holds itself"),
+    "a kind that is not there": (set_field("S4Q", "memory", {"object": True}), "refers to object True"),
+    "cycle": (itself, "holds itself"),
+    "longer cycle": (loop_of_objects, "holds itself"),
+    "no such array": (set_field("S4Q", "gram", {"array": "nowhere"}), "the array 'nowhere', which does not exist"),
+    "field missing": (lambda m, _: first(m, "S4Q").pop("phase"), r"S4Q\.\d+\.phase is missing"),
+    "field too many": (set_field("S4Q", "code", "import os"), r"S4Q\.\d+ must not have a field 'code'"),
+    "text for a number": (set_field("S4Q", "phase", "three"), r"phase must be a whole number .*got 'three'"),
+    "negative": (set_field("S4Q", "n_main", -1), "n_main must be a whole number of at least 0; got '-1'"),
+    "bool for a number": (set_field("S4Q", "phase", True), "phase must be a whole number"),
+    "huge horizon": (set_field("Spec", "horizon", 10**12), "value_bound needs one number per level"),
+    "huge features": (set_field("Spec", "n_blocks", 10**12), "must have shape"),
+    "unknown preset": (set_field("Constants", "preset", "evil"), "preset must be one of"),
+    "delta": (set_field("Constants", "delta", 2.0), "delta is a failure probability"),
+    "deep": (deep, "horizon must be a whole number"),
+    "more cached than fit": (set_field("TransitionCache", "n_episodes", 10**6), "cannot hold 1000000"),
+    "counts": (set_field("PolicyReplayMemory", "counts", [1] * 99), "a count for each"),
+    "more main episodes": (set_field("Progress", "main_episodes", 10**9), "main loops cannot have"),
+    "no schema": (lambda m, _: m.pop("schema"), "its schema is None"),
+    "no members": (lambda m, _: m.update(members=[]), "names no members"),
+    "no objects": (lambda m, _: m.update(objects={}), "does not describe a checkpoint"),
+    "something else": (lambda m, _: m.update(code="x"), "does not describe a checkpoint"),
+    "bare object": (lambda m, _: m["objects"].__setitem__(0, 3), "object 0 must be a kind and its fields"),
+    "extra": (set_field("Checkpoint", "extra", {"json": 3}), "extra must be an object"),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_doctored_files(good: Path, tmp_path: Path, name: str) -> None:
+    edit, says = EDITS[name]
+    refused(doctored(good, tmp_path, edit), says)
+
+
+def test_a_manifest_that_is_not_an_object_or_not_json(tmp_path: Path) -> None:
+    path = tmp_path / "run.s4q"
+    for text in (b"[]", b"{", b"\xff\xfe", b"[" * 200_000, b"1" * 10_000):
+        path.write_bytes(sealed({"manifest.json": text}))
+        refused(path, "is not a checkpoint that can be read")
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the numbers, names and references of a manifest stand."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from leaves(one, (*path, key))
+    elif isinstance(value, list):
+        for i, one in enumerate(value):
+            yield from leaves(one, (*path, i))
+    else:
+        yield path
+
+
+ODD = st.none() | st.booleans() | st.integers(-3, 3) | st.just(2**70) | st.floats(allow_nan=False) | st.text(max_size=3)
+
+
+@given(data=st.data(), odd=ODD | st.lists(ODD, max_size=2) | st.dictionaries(st.sampled_from(["object", "row"]), ODD))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_leaf_replaced_by_anything_is_read_or_refused(good: Path, data: st.DataObject, odd: Any) -> None:
+    """A value that is possible gives another learner; any other a ValueError. Never anything else."""
+    packed = pack(s4q.load(good))
+    objects = json.loads(json.dumps(packed.objects))
+    *way, last = data.draw(st.sampled_from(sorted(leaves(objects), key=str)))
+    parent = objects
+    for step in way:
+        parent = parent[step]
+    parent[last] = odd
+    try:
+        again = unpack(Packed(objects, packed.arrays), s4q.Checkpoint)
+    except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
+        return
+    assert isinstance(again.learner, s4q.S4Q)

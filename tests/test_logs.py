@@ -1,0 +1,182 @@
+"""Callbacks and logs: who is told what, once each, also after an interruption."""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import s4q
+from s4q.callbacks import listeners
+from s4q.collectors import CountCollector, EpisodeCollector
+from s4q.ledger import Answered, Run
+from small_problems import random_mdp
+from states import log_lines
+
+DENSE = random_mdp(4, 2, 3, 3, seed=5)
+
+
+class Notes:
+    """Writes down everything it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int]] = []
+        self.requests: list[Answered] = []
+
+    def on_start(self, run: Run) -> None:
+        self.told.append(("start", run.episodes))
+
+    def on_request(self, answered: Answered) -> None:
+        self.told.append(("request", answered.episodes))
+        self.requests.append(answered)
+
+    def on_phase(self, run: Run) -> None:
+        self.told.append(("phase", run.episodes))
+
+    def on_end(self, run: Run) -> None:
+        self.told.append(("end", run.episodes))
+
+
+def test_every_request_and_phase_is_told_once() -> None:
+    notes, phases = Notes(), list[int]()
+    learner = s4q.S3Q(DENSE, s4q.UniformPolicy(2))
+    run = s4q.run(learner, EpisodeCollector(DENSE), 20_000, callback=[notes, lambda r: phases.append(r.episodes)])
+    assert notes.told[0] == ("start", 0)
+    assert notes.told[-1] == ("end", 20_000)
+    assert [n for event, n in notes.told if event == "phase"] == phases == [p.episodes for p in run.curve[:-1]]
+    sizes = [2**epoch for epoch in range(1, 13) for _ in range(3)]
+    done = [one.n_episodes for one in notes.requests]
+    assert done == sizes[: len(done)]  # epochs longer than a shard (1024) are one request
+    assert max(done) > 2048
+    assert [one.level for one in notes.requests[:4]] == [2, 1, 0, 2]
+    assert [one.id for one in notes.requests] == list(range(len(done)))
+    assert notes.requests[-1].episodes == sum(done) <= 20_000
+
+
+def test_explorations_are_told_with_their_episodes_and_steps() -> None:
+    notes = Notes()
+    run = s4q.run(s4q.S4Q(DENSE, preset="realisable"), CountCollector(DENSE), 3000, callback=notes)
+    explored = [one for one in notes.requests if one.kind == "explore"]
+    assert len(explored) == run.phases
+    assert all(one.level is None and one.n_steps == 3 * one.n_episodes for one in explored)
+    assert sum(one.n_episodes for one in notes.requests) <= 3000
+    assert [one.phases for one in explored] == list(range(1, run.phases + 1))
+
+
+def test_what_can_be_a_callback() -> None:
+    assert listeners(None) == ()
+    notes = Notes()
+    assert listeners(notes) == (notes,)
+    assert len(listeners((notes, print, [notes]))) == 3
+    for bad in (3, "log", [3]):
+        with pytest.raises(ValueError, match="callback must be a function of a Run, a Listener, or a list"):
+            listeners(bad)  # type: ignore[arg-type]
+
+
+def lines_of(tmp_path: Path, name: str) -> list[dict[str, Any]]:
+    return list(log_lines(tmp_path / name))
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    log = s4q.JsonLines(tmp_path / "run.jsonl")
+    run = s4q.run(s4q.S4Q(DENSE, preset="realisable"), CountCollector(DENSE), 400, callback=log)
+    lines = log.lines()
+    assert lines[0] == {"event": "start", "episodes": 0}
+    phases = [line for line in lines if line["event"] == "phase"]
+    assert [line["regret"] for line in phases] == [point.regret for point in run.curve[:-1]]
+    assert lines[-1]["event"] == "end"
+    assert lines[-1]["gap"] == run.gap
+    s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE), 5, callback=log)  # another run goes below
+    assert log.lines()[: len(lines)] == lines
+    assert log.lines()[len(lines)] == {"event": "start", "episodes": 0}
+
+
+def test_a_resumed_log_has_every_line_once(tmp_path: Path) -> None:
+    """Also when the log had run ahead of the checkpoint, and when its last line was torn."""
+    whole, path = s4q.JsonLines(tmp_path / "whole.jsonl"), tmp_path / "run.s4q"
+
+    def run(source: Any, log: s4q.JsonLines, **options: Any) -> Run:
+        return s4q.run(source, CountCollector(DENSE, seed=2), 300, callback=log, **options)
+
+    before = s4q.JsonLines(tmp_path / "run.jsonl")
+    for log in (whole, before):
+        s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE), 5, callback=log)  # an earlier run in the same file
+    run(s4q.S4Q(DENSE, preset="realisable"), whole)
+    run(s4q.S4Q(DENSE, preset="realisable"), before, checkpoint=path, stop=lambda r: r.phases == 2)
+    run(s4q.load(path), s4q.JsonLines(tmp_path / "run.jsonl"), stop=lambda r: r.phases == 4)  # no checkpoint of this
+    with (tmp_path / "run.jsonl").open("a") as file:
+        file.write('{"event": "request", "epis')
+    run(s4q.load(path), s4q.JsonLines(tmp_path / "run.jsonl"), checkpoint=path)
+    assert lines_of(tmp_path, "run.jsonl") == lines_of(tmp_path, "whole.jsonl")
+    run(s4q.load(path), s4q.JsonLines(tmp_path / "run.jsonl"))  # finished already
+    assert lines_of(tmp_path, "run.jsonl") == lines_of(tmp_path, "whole.jsonl")
+    late = s4q.JsonLines(tmp_path / "late.jsonl")  # a log begun with the second part
+    s4q.run(s4q.load(path), CountCollector(DENSE, seed=2), 350, callback=late)
+    assert late.lines()[0] == {"event": "start", "episodes": 300}
+
+
+def test_a_log_needs_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no folder"):
+        s4q.JsonLines(tmp_path / "nowhere" / "run.jsonl")
+
+
+class FakeWriter:
+    """Stands for tensorboardX.SummaryWriter."""
+
+    made: list["FakeWriter"]
+
+    def __init__(self, logdir: str, purge_step: int | None = None) -> None:
+        self.logdir, self.purge_step, self.closed = logdir, purge_step, False
+        self.scalars: list[tuple[str, float, int]] = []
+        FakeWriter.made.append(self)
+
+    def add_scalar(self, tag: str, value: float, global_step: int) -> None:
+        self.scalars.append((tag, value, global_step))
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_tensorboard_gets_the_curve_and_hides_what_is_played_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake, FakeWriter.made = ModuleType("tensorboardX"), []
+    fake.SummaryWriter = FakeWriter  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tensorboardX", fake)
+    board, path = s4q.TensorBoard(tmp_path / "board"), tmp_path / "run.s4q"
+    learner = s4q.S4Q(DENSE, preset="realisable")
+    run = s4q.run(learner, CountCollector(DENSE), 200, callback=board, checkpoint=path)
+    s4q.run(s4q.load(path), CountCollector(DENSE), 300, callback=board)
+    first, second = FakeWriter.made
+    assert (first.purge_step, second.purge_step) == (None, 201)
+    assert first.closed
+    assert second.closed
+    regrets = [(value, step) for tag, value, step in first.scalars if tag == "phase/regret"]
+    assert regrets == [(point.regret, point.episodes) for point in run.curve[:-1]]
+    assert any(tag == "request/regress_episodes" for tag, _, _ in first.scalars)
+
+
+def test_tensorboard_writes_event_files(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE), 20, callback=s4q.TensorBoard(tmp_path))
+    files = list(tmp_path.glob("events*"))
+    assert len(files) == 1
+    assert b"phase/regret" in files[0].read_bytes()
+
+
+def test_tensorboard_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(ImportError, match=r"pip install \"s4q\[tensorboard\]\""):
+        s4q.TensorBoard(tmp_path)
+
+
+def test_lines_are_plain_json(tmp_path: Path) -> None:
+    log = s4q.JsonLines(tmp_path / "run.jsonl")
+    s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE), 20, callback=log)
+    for line in (tmp_path / "run.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))

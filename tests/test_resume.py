@@ -1,0 +1,115 @@
+"""Killed at random moments and resumed: the same bits, no torn file. And `s4q train`, which does it from the shell."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import s4q
+from s4q.cli import app
+from s4q.collectors import CountCollector
+from states import bits, log_lines
+from storm import CACHED, FIXED, REPLAYED
+
+TESTS = Path(__file__).parent
+ENVIRONMENT = {
+    **os.environ,
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONPATH": f"{TESTS.parent / 'src'}{os.pathsep}{TESTS}",
+    "COLUMNS": "200",
+}
+
+
+def weather(tmp_path: Path, kind: str, kills: int) -> None:
+    """A storm, and what must hold after it."""
+    command = [sys.executable, str(TESTS / "storm.py"), str(tmp_path), kind, str(kills), "0"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["deaths"] >= kills
+    assert report["torn"] == 0
+    assert report["inside"] >= 1  # some died with part of the work done
+    whole = s4q.load(tmp_path / "whole.s4q")
+    for number in range(1, report["rounds"] + 1):
+        resumed = s4q.load(tmp_path / f"round{number}.s4q")
+        assert bits(resumed) == bits(whole)
+        assert list(log_lines(tmp_path / f"round{number}.jsonl")) == list(log_lines(tmp_path / "whole.jsonl"))
+
+
+@pytest.mark.parametrize(("kind", "kills"), [(CACHED, 3), (FIXED, 2)])
+def test_killed_and_resumed_has_the_same_bits(tmp_path: Path, kind: str, kills: int) -> None:
+    weather(tmp_path, kind, kills)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [CACHED, REPLAYED, FIXED])
+def test_killed_fifty_times(tmp_path: Path, kind: str) -> None:
+    weather(tmp_path, kind, 50)
+
+
+def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:
+    mdp = s4q.problems.chain()
+    for seed in (0, 1):
+        s4q.run(s4q.S4Q(mdp), CountCollector(mdp, seed=seed), 50, checkpoint=tmp_path / f"{seed}.s4q")
+    runs = [s4q.load(tmp_path / f"{seed}.s4q") for seed in (0, 1)]
+    assert bits(runs[0].learner) != bits(runs[1].learner)
+
+
+def s4q_train(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from s4q.cli import app; app()", "train", *arguments]
+
+
+def test_the_command_killed_and_resumed(tmp_path: Path) -> None:
+    """The real process, killed as soon as there is a checkpoint that is not yet the end."""
+    plain = ["low_rank", "--preset", "realisable", "--episodes", str(10**5), "--seed", "3"]
+    path, log = tmp_path / "run.s4q", tmp_path / "run.jsonl"
+    arguments = [*plain, "--checkpoint", str(path), "--log", str(log)]
+    with subprocess.Popen(s4q_train(*arguments), env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not path.exists():
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert 0 < s4q.load(path).progress.episodes < 10**5
+    resumed = CliRunner().invoke(app, ["train", *arguments, "--resume"])
+    assert resumed.exit_code == 0, resumed.output
+    other = ["--checkpoint", str(tmp_path / "whole.s4q"), "--log", str(tmp_path / "whole.jsonl")]
+    whole = CliRunner().invoke(app, ["train", *plain, *other])
+    assert whole.exit_code == 0, whole.output
+    assert bits(s4q.load(path)) == bits(s4q.load(tmp_path / "whole.s4q"))
+    assert list(log_lines(log)) == list(log_lines(tmp_path / "whole.jsonl"))
+    assert "episodes=100000" in whole.output
+
+
+def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
+    path = tmp_path / "run.s4q"
+    runner = CliRunner(env={"COLUMNS": "1000"})
+    ready = runner.invoke(app, ["train", "chain", "--episodes", "50", "--checkpoint", str(path), "--resume"])
+    assert ready.exit_code == 0  # there was nothing to resume: it begins
+    again = ["train", "chain", "--episodes", "50", "--checkpoint", str(path)]
+    for arguments, says in (
+        (["train", "nothing"], "problem must be one of bellman_closed, chain"),
+        (["train", "chain", "--resume"], "--resume needs --checkpoint"),
+        (["train", "chain", "--preset", "best"], "preset must be one of"),
+        (["train", "chain", "--episodes", "0"], "at least 1"),
+        (["train", "chain", "--seed", "-1"], "at least 0"),
+        (["train", "chain", "--log", str(tmp_path / "no" / "log")], "there is no folder"),
+        (again, "is there already: pass --resume"),
+        ([*again, "--minutes", "0", "--resume"], "must be positive"),
+        ([*again, "--preset", "tight", "--resume"], "pass the same problem and preset"),
+        ([*again, "--seed", "4", "--resume"], "made with a collector of seed 0; got one of seed 4"),
+        (["train", "chain", "--episodes", "9", "--checkpoint", str(path), "--resume"], "50 have been played; got 9"),
+    ):
+        result = runner.invoke(app, arguments)
+        assert result.exit_code == 2, result.output
+        assert says in result.output
+        assert "Traceback" not in result.output
+    path.write_bytes(path.read_bytes()[:-9])
+    broken = runner.invoke(app, [*again, "--resume"])
+    assert broken.exit_code == 2
+    assert "the previous good file is" in broken.output
