@@ -133,12 +133,16 @@ class Agent:
 
     def resume(
         self,
+        episodes: int | None = None,
         progress_bar: bool = False,
         callback: Callback | Iterable[Callback] | None = None,
         *,
         checkpoint: str | PathLike[str] | Autosave | None = None,
     ) -> "Agent":
-        """Finish the `learn` in whose midst the loaded checkpoint was written: the bits of never having stopped."""
+        """Finish the `learn` in whose midst the loaded checkpoint was written: the bits of never having stopped.
+
+        episodes: of that `learn` in all; None: as many as it was called with.
+        """
         if self._interrupted is None:
             raise ValueError(
                 "resume finishes what a checkpoint was written in the midst of, and this agent was not loaded from "
@@ -148,7 +152,7 @@ class Agent:
         self.run = run(
             begun,
             self.collector,
-            begun.progress.budget,
+            begun.progress.budget if episodes is None else episodes,
             progress_bar=progress_bar,
             callback=callback,
             checkpoint=self._autosave(checkpoint),
@@ -226,7 +230,7 @@ class Agent:
         agent = cls.__new__(cls)
         made = registry.from_config(config) if features is None else features
         agent._assemble(env, made, found.learner, found.seed)
-        agent._interrupted = found if found.progress.episodes < found.progress.budget else None
+        agent._interrupted = found if found.progress.budget else None  # `save` leaves nothing to finish
         return agent
 
     def _autosave(self, where: str | PathLike[str] | Autosave | None) -> Autosave | None:

@@ -1,10 +1,13 @@
-"""The work behind `s4q train`: learn a built-in problem with a checkpoint and a log, and go on if interrupted."""
+"""The work behind `s4q train`: learn with a checkpoint and a log, and go on if interrupted."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, final
 
 import s4q
 from s4q.archive import previous_of
+from s4q.presets import PresetName
 from s4q.problems import FiniteMDP
 
 PROBLEMS: dict[str, Callable[[], FiniteMDP]] = {
@@ -17,46 +20,94 @@ PROBLEMS: dict[str, Callable[[], FiniteMDP]] = {
 }
 
 
-def train(
-    problem: str,
-    episodes: int,
-    *,
-    preset: str = "practical",
-    seed: int = 0,
-    checkpoint: Path | None = None,
-    resume: bool = False,
-    minutes: float = 5.0,
-    log: Path | None = None,
-) -> s4q.Run:
-    """Learn with S4Q for `episodes` episodes in all.
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Files:
+    """What a training run writes, and whether it goes on from what is there."""
 
-    >>> train("chain", 1000).episodes
+    checkpoint: Path | None = None
+    resume: bool = False
+    minutes: float = 5.0
+    log: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.resume and self.checkpoint is None:
+            raise ValueError("--resume needs --checkpoint, the file to go on from")
+
+    def autosave(self, settings: dict[str, Any]) -> s4q.Autosave | None:
+        """For `run`; the settings are kept in the file."""
+        return None if self.checkpoint is None else s4q.Autosave(self.checkpoint, self.minutes, {"train": settings})
+
+    def logs(self) -> s4q.JsonLines | None:
+        """For `run`."""
+        return None if self.log is None else s4q.JsonLines(self.log)
+
+    def interrupted(self, settings: dict[str, Any]) -> s4q.Checkpoint | None:
+        """The checkpoint to go on from, if there is one; refused if it is of another run, or not asked for."""
+        path = self.checkpoint
+        if path is None or not (path.exists() or (self.resume and previous_of(path).exists())):
+            return None
+        if not self.resume:
+            raise ValueError(f"{path} is there already: pass --resume to go on from it, or choose another file")
+        found = s4q.load(path)
+        theirs = found.extra.get("train")
+        if theirs != settings:
+            raise ValueError(f"{path} holds a run of {theirs}, not of {settings}; pass the same settings")
+        return found
+
+
+def train(problem: str, episodes: int, *, preset: PresetName = "practical", seed: int = 0, files: Files) -> s4q.Run:
+    """Learn a built-in problem with S4Q, counting episodes, for `episodes` in all.
+
+    >>> train("chain", 1000, files=Files()).episodes
     1000
     """
-    if problem not in PROBLEMS:
-        raise ValueError(f"problem must be one of {', '.join(sorted(PROBLEMS))}; got {problem!r}")
     mdp = PROBLEMS[problem]()
     settings = {"problem": problem, "preset": preset}
-    source: s4q.S4Q | s4q.Checkpoint = s4q.S4Q(mdp, preset=preset)  # type: ignore[arg-type]  # checked there
-    if resume and checkpoint is None:
-        raise ValueError("--resume needs --checkpoint, the file to go on from")
-    if checkpoint is not None and (checkpoint.exists() or (resume and previous_of(checkpoint).exists())):
-        source = _interrupted(checkpoint, settings, resume)
+    learner = s4q.S4Q(mdp, preset=preset)
     return s4q.run(
-        source,
+        files.interrupted(settings) or learner,
         s4q.collectors.CountCollector(mdp, seed=seed),
         episodes,
-        checkpoint=None if checkpoint is None else s4q.Autosave(checkpoint, minutes, {"train": settings}),
-        callback=None if log is None else s4q.JsonLines(log),
+        checkpoint=files.autosave(settings),
+        callback=files.logs(),
         progress_bar=True,
     )
 
 
-def _interrupted(path: Path, settings: dict[str, str], resume: bool) -> s4q.Checkpoint:
-    if not resume:
-        raise ValueError(f"{path} is there already: pass --resume to go on from it, or choose another file")
-    found = s4q.load(path)
-    theirs = found.extra.get("train")
-    if theirs != settings:
-        raise ValueError(f"{path} holds a run of {theirs}, not of {settings}; pass the same problem and preset")
-    return found
+def train_environment(
+    env_id: str,
+    episodes: int,
+    *,
+    horizon: int | None = None,
+    reward_range: tuple[float, float] | None = None,
+    preset: PresetName = "practical",
+    seed: int = 0,
+    files: Files,
+) -> tuple[s4q.Run, s4q.Evaluation]:
+    """Learn a Gymnasium environment with an Agent, for `episodes` in all; and play its policy 1,000 times."""
+    env = _made(env_id)
+    declared = None if reward_range is None else list(reward_range)
+    settings = {"problem": env_id, "horizon": horizon, "reward_range": declared, "preset": preset}
+    autosave, told = files.autosave(settings), files.logs()
+    if files.interrupted(settings) is not None and files.checkpoint is not None:
+        agent = s4q.Agent.load(files.checkpoint, env=env)
+        agent.resume(episodes, progress_bar=True, callback=told, checkpoint=autosave)
+    else:
+        agent = s4q.Agent(env, horizon=horizon, reward_range=reward_range, preset=preset, seed=seed)
+        agent.learn(episodes, progress_bar=True, callback=told, checkpoint=autosave)
+    if agent.run is None:
+        raise ValueError("episodes must be at least 1; nothing was learned")
+    return agent.run, agent.evaluate(1_000)
+
+
+def _made(env_id: str) -> Any:
+    known = f"problem must be one of {', '.join(sorted(PROBLEMS))}, or the id of a Gymnasium environment"
+    try:
+        import gymnasium
+    except ImportError:
+        raise ValueError(f'{known}, which needs pip install "s4q[gym]"; got {env_id!r}') from None
+    try:
+        return gymnasium.make(env_id)
+    except gymnasium.error.Error as error:
+        raise ValueError(f"{known}; got {env_id!r} ({error})") from None
