@@ -31,10 +31,13 @@ def random_case(seed: int) -> tuple[np.random.Generator, int, int]:
 def test_a_claim_holds_up_to_rounding_and_names_its_worst_entry() -> None:
     assert lemmas.claim([1.0, 2.0], [2.0, 2.0 - 1e-12]).holds()
     assert not lemmas.claim([1.0, 2.0], [2.0, 1.99]).holds()
-    assert lemmas.claim([1.0, 9.0], [1.5, 100.0]).worst() == (1.0, 1.5)  # by ratio
-    assert lemmas.claim([-5.0, -1.0], 0.0).worst() == (-1.0, 0.0)  # by distance
-    assert lemmas.claim([1.0, 2.0], [2.0, 1.5]).slack == -0.5
+    assert not lemmas.at_least([0.0, 2.01], 2.0).holds()
     assert not lemmas.claim(np.nan, 1.0).holds()
+    assert lemmas.claim([1.0, 9.0], [1.5, 100.0]).worst() == (1.0, 1.5, False)  # by ratio
+    assert lemmas.claim([-5.0, -1.0], 0.0).worst() == (-1.0, 0.0, False)  # by distance
+    assert lemmas.claim([1.0, 2.0], [2.0, 1.5]).worst().slack == -0.5
+    assert lemmas.between(1.0, [1.4, 1.9, 2.8], [2.0, 2.0, 3.0]).worst() == (1.9, 2.0, False)
+    assert lemmas.between(1.0, [1.05, 1.9], 2.0).worst() == (1.05, 1.0, True)
 
 
 def test_information_gain_on_random_draws() -> None:
@@ -47,7 +50,7 @@ def test_information_gain_on_random_draws() -> None:
         cap = max(np.e - 1, n * lemmas.trace_ratio(sigma, gram) * rng.uniform(0.5, 3))
         got = lemmas.information_gain(sigma, gram, n, cap)
         assert got.holds(), seed
-        loose += not Claim(2 * got.measured, got.bound).holds()
+        loose += not Claim(2 * got.measured, got.high, got.low).holds()
     assert loose > DRAWS / 2  # a factor of 2 would be noticed
 
 
@@ -56,7 +59,7 @@ def test_excess_loss_on_random_draws() -> None:
         rng, k, _ = random_case(seed)
         x, y = rng.normal(size=(k + 5, k)), rng.normal(size=k + 5)
         gram, moment, theta = x.T @ x / len(y), x.T @ y / len(y), rng.normal(size=k)
-        assert lemmas.excess_loss(gram, moment, theta).holds(1e-12), seed
+        assert lemmas.excess_loss(gram[None], moment[None], theta[None]).holds(1e-12), seed
         # The loss itself, written out: the function works with moments.
         best = np.linalg.solve(gram, moment)
         written = np.mean((x @ theta - y) ** 2) - np.mean((x @ best - y) ** 2)
@@ -73,10 +76,11 @@ def test_excess_risk_on_random_draws_and_not_outside_the_ball() -> None:
         best = constrained_fit(Moments(gram[None], moment[None], moment[None], 0.0, 1), 1e-12, radius)[0]
         theta = rng.normal(size=k)
         theta *= radius * rng.uniform() / np.linalg.norm(theta)
-        n, ridge = 10 ** rng.uniform(0, 4), 10 ** rng.uniform(-3, 3)
-        assert lemmas.excess_risk(gram, moment, theta, best, n, ridge).holds(1e-6), seed
+        ridge = 10 ** rng.uniform(-3, 1)
+        law = gram[None], moment[None]
+        assert lemmas.excess_risk(*law, theta[None], best[None], ridge).holds(1e-7), seed
         outside = np.linalg.solve(gram, moment)  # the unconstrained minimiser loses less than the ball's
-        broken += not lemmas.excess_risk(gram, moment, outside, best, n, ridge).holds(1e-6)
+        broken += not lemmas.excess_risk(*law, outside[None], best[None], ridge).holds(1e-7)
     assert broken > DRAWS / 10
 
 

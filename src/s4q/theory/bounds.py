@@ -150,7 +150,7 @@ def phases_bound(constants: Constants, gains: Array) -> int:
 
 
 def potential_bound(constants: Constants, phase: int, n: int, gain: float) -> float:
-    """sum_j n_j E|phi|^2 in the metrics of Sbar_j^-1, j <= phase, n_j <= n, at a level of effective dimension `gain`."""
+    """sum_j n_j E|phi|^2 in the metrics of Sbar_j^-1, j <= phase and n_j <= n, at a level of effective dim `gain`."""
     steps = proof_steps(constants)
     largest = steps.potential * (trigger_at(constants, phase, n) + 1)
     return gain * largest / (log(1 + largest) if steps.refined else 1.0)  # [Lemma:EllipticPotential]

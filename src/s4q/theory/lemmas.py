@@ -1,13 +1,14 @@
 """The lemmas behind the theorems, as inequalities between numbers.
 
-Each function returns a `Claim`: what was measured and what it may be at most, entry by entry. Matrices are Gram matrices
-(..., k, k), one per block; the determinant and the trace of a level are those of all its blocks together.
+Each function returns a `Claim`: what was measured and the bounds it may not leave, entry by entry. Matrices are
+(n_blocks, k, k); the determinant and the trace of a level are those of all its blocks together.
 """
 
 from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
 from s4q.blocks import Array
@@ -16,44 +17,62 @@ from s4q.problems import FiniteMDP, planning
 
 
 class Claim(NamedTuple):
-    """measured <= bound, entry by entry.
+    """low <= measured <= high, entry by entry.
 
-    >>> Claim(np.array([1.0, 2.0]), np.array([4.0, 3.0])).worst()
-    (2.0, 3.0)
+    >>> claim([1.0, 2.0], [4.0, 3.0]).worst()
+    Worst(measured=2.0, bound=3.0, above=False)
     """
 
     measured: Array
-    bound: Array
+    high: Array
+    low: Array
+
+    def holds(self, tolerance: float = 1e-9) -> bool:
+        """True when no entry leaves its bounds by more than rounding."""
+        room = tolerance * np.maximum(np.abs(self.measured), 1.0)
+        return bool(np.all((self.measured <= self.high + room) & (self.measured >= self.low - room)))
+
+    def worst(self) -> "Worst":
+        """The entry that comes nearest to failing, relative to its bounds."""
+        measured, high, low = (np.ravel(x) for x in self)
+        ends = np.where(np.isfinite([high, low]), np.abs([high, low]), 0.0).max(axis=0)
+        wide = np.isfinite(high) & np.isfinite(low) & (high > low)
+        scale = np.where(wide, high - low, np.where(ends > 0, np.maximum(ends, np.abs(measured)), 1.0))
+        with np.errstate(invalid="ignore"):
+            room = np.minimum(high - measured, measured - low) / np.where(np.isfinite(scale), scale, 1.0)
+        place = int(np.argmin(room))
+        above = bool(measured[place] - low[place] < high[place] - measured[place])
+        end = low if above else high
+        return Worst(float(measured[place]), float(end[place]), above)
+
+
+class Worst(NamedTuple):
+    """The entry of a Claim nearest to failing: it must lie below the bound, or above it."""
+
+    measured: float
+    bound: float
+    above: bool
 
     @property
     def slack(self) -> float:
-        """The least distance to the bound; negative where the claim fails."""
-        return float(np.min(self.bound - self.measured, initial=np.inf))
-
-    def holds(self, tolerance: float = 1e-9) -> bool:
-        """True when no entry exceeds its bound by more than rounding."""
-        room = tolerance * np.maximum(np.maximum(np.abs(self.bound), np.abs(self.measured)), 1.0)
-        return bool(np.all(self.measured <= self.bound + room))
-
-    def worst(self) -> tuple[float, float]:
-        """(measured, bound) where the claim comes nearest to failing: by ratio where bounds are positive, else by gap."""
-        if not np.size(self.measured):
-            return 0.0, 0.0
-        measured, bound = (np.ravel(x) for x in np.broadcast_arrays(*np.atleast_1d(self.measured, self.bound)))
-        positive = np.all(bound > 0)
-        place = int(np.argmax(measured / bound)) if positive else int(np.argmax(measured - bound))
-        return float(measured[place]), float(bound[place])
+        """The distance to the bound; negative where the claim fails."""
+        return self.measured - self.bound if self.above else self.bound - self.measured
 
 
-def claim(measured: object, bound: object) -> Claim:
-    """A Claim from numbers or arrays."""
-    return Claim(*np.broadcast_arrays(np.asarray(measured, dtype=np.float64), np.asarray(bound, dtype=np.float64)))
+def claim(measured: ArrayLike, high: ArrayLike) -> Claim:
+    """measured <= high."""
+    return between(-np.inf, measured, high)
 
 
-def both(low: object, value: object, high: object) -> Claim:
-    """low <= value <= high, as one Claim of twice as many entries."""
-    lower, upper = claim(low, value), claim(value, high)
-    return Claim(*(np.stack(pair) for pair in zip(lower, upper, strict=True)))
+def at_least(low: ArrayLike, measured: ArrayLike) -> Claim:
+    """low <= measured."""
+    return between(low, measured, np.inf)
+
+
+def between(low: ArrayLike, measured: ArrayLike, high: ArrayLike) -> Claim:
+    """low <= measured <= high."""
+    arrays = (np.asarray(x, dtype=np.float64) for x in (measured, high, low))
+    return Claim(*np.broadcast_arrays(*arrays))
 
 
 def least_squares(vectors: Array, targets: Array, ridge: float, radius: float) -> Claim:
@@ -69,9 +88,9 @@ def least_squares(vectors: Array, targets: Array, ridge: float, radius: float) -
     return claim(np.abs(stream.solve(radius) - batch).max(), 1e-8 * radius)  # [Lemma:LeastSquares]
 
 
-def sample_count(n_level: object, trajectories: object, horizon: int) -> Claim:
+def sample_count(n_level: ArrayLike, trajectories: ArrayLike, horizon: int) -> Claim:
     """T/(4H) <= n: a level's fit has at least so many of the T trajectories of a call. lem:OrderOfUpdates."""
-    return claim(np.asarray(trajectories, dtype=np.float64) / (4 * horizon), n_level)  # [Lemma:SampleCount]
+    return at_least(np.asarray(trajectories, dtype=np.float64) / (4 * horizon), n_level)  # [Lemma:SampleCount]
 
 
 def fit_error(differences: Array, uncertainties: Array) -> Claim:
@@ -88,12 +107,12 @@ def sandwich(errors: Array, comparators: Array, uncertainties: Array, bonuses: A
     Theorem 2 (a), Theorem 3 (a), lem:LeastSquareErrorBounds. All arrays (..., S, A).
     """
     low = np.minimum(0.0, bonuses - uncertainties)
-    return both(low, errors + comparators, uncertainties + bonuses)  # [Lemma:Sandwich]
+    return between(low, errors + comparators, uncertainties + bonuses)  # [Lemma:Sandwich]
 
 
 def bonus_sandwich(bonuses: Array, uncertainties: Array, ratio: float) -> Claim:
-    """U <= b <= ratio U, pointwise. lem:BonusBound."""
-    return both(uncertainties, bonuses, ratio * uncertainties)  # [Lemma:BonusBound]
+    """U <= b <= ratio U, pointwise and divided by U. lem:BonusBound."""
+    return between(1.0, bonuses / uncertainties, ratio)  # [Lemma:BonusBound]
 
 
 def errors_to_go(mdp: FiniteMDP, errors: Array) -> Array:
@@ -106,13 +125,13 @@ def optimal_policy(mdp: FiniteMDP) -> Array:
     return np.asarray(np.eye(mdp.n_actions)[mdp.q_star.argmax(axis=-1)])
 
 
-def near_optimism(q: Array, q_star: Array, to_go: Array) -> Claim:
-    """Q* - (comparator errors to go) - Q <= 0, pointwise; all (H, S, A) in one unit. lem:Optimism."""
-    return claim(q_star - to_go - q, 0.0)  # [Lemma:Optimism]
+def near_optimism(q: ArrayLike, q_star: ArrayLike, to_go: ArrayLike) -> Claim:
+    """Q - Q* + (comparator errors to go) >= 0, pointwise; all (H, S, A) in one unit. lem:Optimism."""
+    return at_least(0.0, np.asarray(q) - np.asarray(q_star) + np.asarray(to_go))  # [Lemma:Optimism]
 
 
 def error_identity(promised: float, value: float, occupancy: Array, errors: Array, scale: float) -> Claim:
-    """E(V - V^pi) = sum_h E_pi err_h for the greedy policy pi, to 1e-9 of the scale of values. Proof of Theorem 2 (b)."""
+    """E(V - V^pi) = sum_h E_pi err_h for the greedy policy pi, to 1e-9 of the scale of values. Proof of Thm 2 (b)."""
     off = promised - value - float((occupancy * errors).sum())
     return claim(abs(off), 1e-9 * scale)  # [Lemma:ErrorIdentity]
 
@@ -139,18 +158,17 @@ def information_gain(sigma: Array, gram: Array, n: float, cap: float) -> Claim:
     """
     x, gain = n * trace_ratio(sigma, gram), log_det_ratio(sigma, n * gram)
     linear = x / cap if x <= cap and cap >= np.e - 1 else 0.0
-    return claim([log(1 + x), gain, linear], [gain, x, gain])  # [Lemma:InfoGain]
+    return between(max(log(1 + x), linear), gain, x)  # [Lemma:InfoGain]
 
 
-def information_cap(realised: object, effective: object, caps: object) -> Claim:
-    """Realised gain <= effective dimension <= d log(1 + K/(d lambda)). Upper bound on information gain, app. C.1."""
-    return both(realised, effective, caps)  # [Lemma:InfoCap]
+def information_cap(realised: ArrayLike, effective: ArrayLike, caps: ArrayLike) -> Claim:
+    """Realised gain <= effective dimension <= d log(1 + K/(d lambda)). "Upper Bound on Information Gain"."""
+    return between(realised, effective, caps)  # [Lemma:InfoCap]
 
 
-def proportional(progress: object, expected: object) -> Claim:
-    """S/2 <= E <= 3 S/2 between a sum S that has reached the trigger and its expectation. lem:ProportionalEstimate."""
-    total = np.asarray(progress, dtype=np.float64)
-    return both(total / 2, expected, 3 * total / 2)  # [Lemma:Proportional]
+def proportional(progress: ArrayLike, expected: ArrayLike) -> Claim:
+    """1/2 <= E/S <= 3/2 between a sum S that has reached the trigger and its expectation. lem:ProportionalEstimate."""
+    return between(0.5, np.asarray(expected) / np.asarray(progress), 1.5)  # [Lemma:Proportional]
 
 
 def matrix_ratio(covariance: Array, expected: Array, ridge: float) -> tuple[float, float]:
@@ -161,50 +179,54 @@ def matrix_ratio(covariance: Array, expected: Array, ridge: float) -> tuple[floa
     return float(np.min(values)), float(np.max(values))
 
 
-def matrix_concentration(low: float, ratios: object, high: float) -> Claim:
+def matrix_concentration(low: float, ratios: ArrayLike, high: float) -> Claim:
     """low Sbar <= Sigma <= high Sbar, by the (least, largest) ratios. prop:ConcentrationRegularizedCovariance."""
     ends = np.reshape(np.asarray(ratios, dtype=np.float64), (-1, 2))
-    return both(low, ends, high)  # [Lemma:Matrix]
+    return between(low, ends, high)  # [Lemma:Matrix]
 
 
-def log_det(empirical: object, expected: object, n: object, delta: object) -> Claim:
+def log_det(empirical: ArrayLike, expected: ArrayLike, n: ArrayLike, delta: ArrayLike) -> Claim:
     """E/4 - (8 sqrt 2 + 4) l <= empirical gain <= 8 E + 8 l, with l = log(8 n^2/delta) and E the gain of n E xx^T.
 
     lem:LogDet.
     """
     gain = np.asarray(expected, dtype=np.float64)
     luck = np.log(8.0 / np.asarray(delta)) + 2 * np.log(np.asarray(n, dtype=np.float64))
-    return both(gain / 4 - (8 * sqrt(2) + 4) * luck, empirical, 8 * gain + 8 * luck)  # [Lemma:LogDet]
+    return between(gain / 4 - (8 * sqrt(2) + 4) * luck, empirical, 8 * gain + 8 * luck)  # [Lemma:LogDet]
 
 
 def excess_loss(gram: Array, moment: Array, theta: Array) -> Claim:
     """L(theta) - L(best) = |theta - best|^2 in the norm of E xx^T, to 1e-9; L = E(x . theta - y)^2. lem:ExcessLoss.
 
-    gram E xx^T (d, d) positive definite, moment E xy (d,); best is unconstrained.
+    gram E xx^T (n_blocks, k, k), moment E xy and theta (n_blocks, k); best is unconstrained.
     """
-    best = np.linalg.solve(gram, moment)
-    size = float(theta @ gram @ theta) + float(best @ moment)
+    best = np.einsum("bij,bj->bi", np.linalg.pinv(gram, rcond=1e-12, hermitian=True), moment)
+    size = _square(theta, gram) + _square(best, gram)
     gap = _loss(gram, moment, theta) - _loss(gram, moment, best)
-    distance = float((theta - best) @ gram @ (theta - best))
-    return claim(abs(gap - distance), 1e-9 * size)  # [Lemma:ExcessLoss]
+    return claim(abs(gap - _square(theta - best, gram)), 1e-9 * size)  # [Lemma:ExcessLoss]
 
 
-def excess_risk(gram: Array, moment: Array, theta: Array, best: Array, n: float, ridge: float) -> Claim:
-    """|w - w*|^2 in the norm of n E xx^T + ridge I is at most 2n (L(w) - L(w*)) + ridge |w - w*|^2. lem:Sigma2ERM.
+def excess_risk(gram: Array, moment: Array, theta: Array, best: Array, ridge: float) -> Claim:
+    """|w - w*|^2 in the norm of E xx^T + ridge I is at most L(w) - L(w*) + ridge |w - w*|^2. lem:Sigma2ERM.
 
-    best is w*, the minimiser over a ball that holds theta = w. Here 2 L = E(x . w - y)^2.
+    best is w*, the minimiser over a ball that holds theta = w; L = E(x . w - y)^2, twice the lemma's. Divided by the
+    lemma's M, so ridge is lambda / M. Shapes as in `excess_loss`.
     """
     off = theta - best
     gap = _loss(gram, moment, theta) - _loss(gram, moment, best)
-    slope = n * float(off @ gram @ off)
-    return claim(slope + ridge * float(off @ off), n * gap + ridge * float(off @ off))  # [Lemma:ExcessRisk]
+    bias = ridge * float((off**2).sum())
+    return claim(_square(off, gram) + bias, gap + bias)  # [Lemma:ExcessRisk]
+
+
+def _square(x: Array, gram: Array) -> float:
+    return float(np.einsum("bi,bij,bj->", x, gram, x))
 
 
 def _loss(gram: Array, moment: Array, theta: Array) -> float:
     """E(x . theta - y)^2 - E y^2."""
-    return float(theta @ gram @ theta) - 2 * float(theta @ moment)
+    return _square(theta, gram) - 2 * float((theta * moment).sum())
 
 
-def replayed_regret(regret: object, expected: object, luck: object) -> Claim:
+def replayed_regret(regret: ArrayLike, expected: ArrayLike, luck: ArrayLike) -> Claim:
     """Regret of a replay <= 2 expectation + luck. lem:PhasedRegret, by Bernstein."""
     return claim(regret, 2 * np.asarray(expected, dtype=np.float64) + np.asarray(luck))  # [Lemma:ReplayedRegret]
