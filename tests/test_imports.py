@@ -31,6 +31,7 @@ ORDER = [
     "s3q",
     "s4q",
     "run",
+    "theory",
     "__init__",
     "demo",
     "cli",
@@ -81,6 +82,23 @@ def test_learners_and_environments_do_not_know_each_other(path: Path) -> None:
         assert not imported(path) & LEARNERS
     if unit(path) in LEARNERS:
         assert not imported(path) & LEARNERS_NEVER_IMPORT
+
+
+def behind(unit_name: str) -> set[str]:
+    """The unit, what it imports, and what that imports."""
+    found: set[str] = set()
+    new = {unit_name}
+    while new:
+        found |= new
+        new = set().union(*(imported(path) for path in FILES if unit(path) in new)) - found
+    return found
+
+
+def test_no_learner_can_see_the_theory() -> None:
+    for learner in LEARNERS:
+        assert "theory" not in behind(learner)
+    assert "theory" not in behind("run")
+    assert {"problems", "main_loop", "least_squares"} <= behind("theory")  # the check sees what is there
 
 
 def test_the_check_sees_imports() -> None:

@@ -1,0 +1,44 @@
+"""The theory made computable: exact quantities of the paper on finite MDPs. No learner imports it."""
+
+from s4q.theory.covariance import expected_covariances, expected_grams
+from s4q.theory.effective_dim import EffectiveDim, cap, effective_dim, effective_dims, realised_gain
+from s4q.theory.structure import (
+    Structure,
+    bellman_backup,
+    bellman_errors,
+    best_on_policy_fit,
+    check_structure,
+    comparator_errors,
+)
+from s4q.theory.transfer_error import (
+    PhaseTransfer,
+    phase_transfers,
+    terr_realised,
+    terr_runs,
+    terr_search,
+    terr_upper,
+    transfer_error,
+)
+
+__all__ = [
+    "EffectiveDim",
+    "PhaseTransfer",
+    "Structure",
+    "bellman_backup",
+    "bellman_errors",
+    "best_on_policy_fit",
+    "cap",
+    "check_structure",
+    "comparator_errors",
+    "effective_dim",
+    "effective_dims",
+    "expected_covariances",
+    "expected_grams",
+    "phase_transfers",
+    "realised_gain",
+    "terr_realised",
+    "terr_runs",
+    "terr_search",
+    "terr_upper",
+    "transfer_error",
+]

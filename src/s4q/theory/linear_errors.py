@@ -1,0 +1,81 @@
+"""The error of a fit as a function of the value it bootstraps on: affine, as long as no ball binds."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from s4q.blocks import Array
+from s4q.problems import FiniteMDP
+from s4q.theory.population_fit import population_fit
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class LevelErrors:
+    """At one level: phi . theta - T_h V' = base + slope V', and theta = theta_base + theta_slope V'.
+
+    V' is over the states that are not terminal, in the box [low, high]; after the last level it is 0.
+    """
+
+    base: Array  # (S, A)
+    slope: Array  # (S, A, S); 0 for terminal next states
+    theta_base: Array  # (d,)
+    theta_slope: Array  # (d, S)
+
+    def at(self, values: Array) -> Array:
+        """The error for a value (S,), (S, A)."""
+        return np.asarray(self.base + self.slope @ values)
+
+    def highest(self, low: float, high: float) -> Array:
+        """The largest error at each pair over the box, (S, A)."""
+        up, down = np.maximum(self.slope, 0.0).sum(axis=-1), np.minimum(self.slope, 0.0).sum(axis=-1)
+        return np.asarray(self.base + high * up + low * down)
+
+    def lowest(self, low: float, high: float) -> Array:
+        """The smallest error at each pair over the box, (S, A)."""
+        up, down = np.maximum(self.slope, 0.0).sum(axis=-1), np.minimum(self.slope, 0.0).sum(axis=-1)
+        return np.asarray(self.base + low * up + high * down)
+
+    def largest_norm(self, low: float, high: float) -> tuple[float, float]:
+        """A lower and an upper bound on the largest |theta| over the box.
+
+        Above: each coordinate at its own worst value. Below: a local search that moves V' to the corner that is best
+        for the present theta. They agree when one corner is worst for all coordinates, as with features on the simplex.
+        """
+        centre, half = (high + low) / 2, (high - low) / 2
+        middle = self.theta_base + self.theta_slope @ np.full(self.theta_slope.shape[1], centre)
+        above = float(np.linalg.norm(np.abs(middle) + half * np.abs(self.theta_slope).sum(axis=1)))
+        below = 0.0
+        for signs in (1.0, -1.0):
+            corner = np.full(self.theta_slope.shape[1], signs)
+            size = -1.0
+            while True:
+                theta = middle + half * self.theta_slope @ corner
+                if np.linalg.norm(theta) <= size * (1 + 1e-12):
+                    break
+                size = float(np.linalg.norm(theta))
+                corner = np.where(self.theta_slope.T @ theta >= 0, 1.0, -1.0)
+            below = max(below, size)
+        return below, above
+
+
+def linear_errors(mdp: FiniteMDP, occupancies: Array, h: int) -> LevelErrors:
+    """The errors of fits at level h under occupancies (H, S, A), no ball."""
+    n_pairs = mdp.n_states * mdp.n_actions
+    moves = mdp.transitions[h].reshape(n_pairs, mdp.n_states)
+    ended = moves[:, mdp.terminal].sum(axis=1) * mdp.spec.ended_value(h)
+    fixed = (mdp.rewards[h] - mdp.spec.reward_min).ravel() + ended
+    slope = moves * (~mdp.terminal if h + 1 < mdp.horizon else False)
+    targets = np.concatenate([fixed[:, None], slope], axis=1)
+    fit = population_fit(mdp, occupancies, h)
+    theta = fit.solve_free(targets)
+    errors = fit.predict(theta) - targets
+    errors[np.repeat(mdp.terminal, mdp.n_actions)] = 0.0
+    pairs, thetas = errors.reshape(mdp.n_states, mdp.n_actions, -1), theta.reshape(mdp.dim, -1)
+    return LevelErrors(pairs[..., 0], pairs[..., 1:], thetas[:, 0], thetas[:, 1:])
+
+
+def next_bound(mdp: FiniteMDP, h: int) -> float:
+    """v_{h+1}, the bound on the value that level h bootstraps on; 0 after the last level."""
+    return mdp.spec.value_bound[h + 1] if h + 1 < mdp.horizon else 0.0

@@ -1,0 +1,129 @@
+"""PopulationFit: least squares with probabilities instead of samples, in a ball, with a rule for ties."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from s4q.blocks import Array, IntArray
+from s4q.least_squares import project_to_ball
+from s4q.problems import FiniteMDP
+
+# Directions whose singular value is below this share of the block's features count as unvisited: a probability of
+# 1e-14 of the whole is below what float64 can tell from none.
+UNVISITED = 1e-7
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class _Piece:
+    """The rows of one block, and the map from targets there to coordinates along the block's axes."""
+
+    block: int
+    rows: IntArray  # (r,)
+    solver: Array  # (number of visited axes, r)
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class _Axes:
+    """Orthogonal axes of weighted features per block: the visited ones with their singular values, and the kernel."""
+
+    visited: Array  # (n_blocks, k, k): columns are axes; columns of 0 where there are fewer
+    values: Array  # (n_blocks, k): singular values along them; 0 where there are fewer
+    kernel: Array  # (n_blocks, k, k): columns are the axes with no weight
+    pieces: tuple[_Piece, ...]
+
+    @classmethod
+    def of(cls, vectors: Array, rows_by_block: list[IntArray], weights: Array, basis: Array) -> "_Axes":
+        """vectors (n, k), weights (n,); basis (n_blocks, k, k): columns span what may be fitted."""
+        visited, kernel, values = np.zeros_like(basis), np.zeros_like(basis), np.zeros(basis.shape[:2])
+        k, pieces = vectors.shape[1], []
+        for block, rows in enumerate(rows_by_block):
+            roots = np.sqrt(weights[rows])
+            seen = roots[:, None] * (vectors[rows] @ basis[block])
+            padded = seen if len(seen) >= k else np.concatenate([seen, np.zeros((k - len(seen), k))])
+            left, sizes, right = np.linalg.svd(padded, full_matrices=False)
+            n_seen = int((sizes > UNVISITED * np.linalg.norm(roots[:, None] * vectors[rows])).sum())
+            visited[block, :, :n_seen] = basis[block] @ right[:n_seen].T
+            values[block, :n_seen] = sizes[:n_seen]
+            # Of the rest, only what lies in the basis: combinations of its columns of 0 come out as 0.
+            kernel[block, :, n_seen:] = basis[block] @ right[n_seen:].T
+            if n_seen:
+                pieces.append(_Piece(block, rows, (left[: len(rows), :n_seen] / sizes[:n_seen]).T * roots))
+        return cls(visited, values, kernel, tuple(pieces))
+
+    def coordinates(self, targets: Array) -> Array:
+        """Of the shortest least-squares fit: (n_blocks, k, m) for targets (n, m)."""
+        found = np.zeros((*self.values.shape, targets.shape[1]))
+        for piece in self.pieces:
+            found[piece.block, : len(piece.solver)] = piece.solver @ targets[piece.rows]
+        return found
+
+    def in_ball(self, coordinates: Array, radius: Array) -> Array:
+        """The constrained minimiser, (n_blocks, k), from the free one: the population secular equation."""
+        size = np.linalg.norm(coordinates, axis=None if radius.ndim == 0 else 1)
+        ball = np.clip(radius, 1e-150, size + 1.0)  # a larger ball does not bind; a ball of 0 leaves 0, to rounding
+        grams = self.values[:, :, None] ** 2 * np.eye(self.values.shape[1])
+        return project_to_ball(coordinates, grams, np.finfo(np.float64).tiny, ball)
+
+
+@final
+class PopulationFit:
+    """argmin over theta of the sum of weight (phi . theta - y)^2; among several, the least with `tiebreak` weights.
+
+    vectors (n, k), blocks (n,), weights and tiebreak (n,). What neither weight sees stays 0. Features are decomposed,
+    not their Gram matrix, so that directions of small probability keep half of their digits.
+
+    >>> vectors, blocks = np.eye(2), np.zeros(2, dtype=np.int64)
+    >>> fit = PopulationFit(vectors, blocks, 1, weights=np.array([1.0, 0.0]), tiebreak=np.array([0.5, 0.5]))
+    >>> fit.solve(np.array([2.0, 3.0])).round(12).tolist()  # the second pair is never visited, its target still met
+    [[2.0, 3.0]]
+    >>> fit.solve(np.array([2.0, 3.0]), radius=2.5).round(12).tolist()  # in a ball, as far as there is room
+    [[2.0, 1.5]]
+    """
+
+    def __init__(self, vectors: Array, blocks: IntArray, n_blocks: int, weights: Array, tiebreak: Array) -> None:
+        self._vectors, self._blocks = vectors, blocks
+        order = np.argsort(blocks, kind="stable")
+        ends = np.searchsorted(blocks[order], np.arange(1, n_blocks))
+        rows = np.split(order, ends)
+        every = np.broadcast_to(np.eye(vectors.shape[1]), (n_blocks, vectors.shape[1], vectors.shape[1]))
+        self._first = _Axes.of(vectors, rows, weights, np.array(every))
+        self._second = _Axes.of(vectors, rows, tiebreak, self._first.kernel)
+
+    def predict(self, theta: Array) -> Array:
+        """phi . theta, (n, m); theta (n_blocks, k, m)."""
+        if len(theta) == 1:
+            return np.asarray(self._vectors @ theta[0])
+        return np.asarray(np.einsum("nk,nkm->nm", self._vectors, theta[self._blocks]))
+
+    def solve_free(self, targets: Array) -> Array:
+        """Without a ball, for many targets at once: (n_blocks, k, m) for targets (n, m); linear in them."""
+        theta = self._first.visited @ self._first.coordinates(targets)
+        rest = targets - self.predict(theta)
+        return np.asarray(theta + self._second.visited @ self._second.coordinates(rest))
+
+    def solve(self, targets: Array, radius: Array | float = np.inf) -> Array:
+        """theta (n_blocks, k) for targets (n,), in one ball or, radius (n_blocks,), in one ball per block.
+
+        A ball that the shortest minimiser does not fit in determines the answer; otherwise the tie is broken within
+        the room that the ball leaves.
+        """
+        ball = np.asarray(radius, dtype=np.float64)
+        free = self._first.coordinates(targets[:, None])[:, :, 0]
+        inside = self._first.in_ball(free, ball)
+        axis = None if ball.ndim == 0 else 1
+        size = np.linalg.norm(free, axis=axis)
+        room = np.sqrt(np.maximum(ball**2 - size**2, 0.0))  # 0 where the ball binds: the minimiser is then unique
+        theta = np.einsum("bij,bj->bi", self._first.visited, inside)
+        rest = targets - self.predict(theta[:, :, None])[:, 0]
+        more = self._second.in_ball(self._second.coordinates(rest[:, None])[:, :, 0], np.asarray(room))
+        return np.asarray(theta + np.einsum("bij,bj->bi", self._second.visited, more))
+
+
+def population_fit(mdp: FiniteMDP, occupancies: Array, h: int) -> PopulationFit:
+    """Fits at level h under occupancies (H, S, A); targets are (S * A,)."""
+    vectors, blocks = mdp.features.vectors[h].reshape(-1, mdp.spec.block_dim), mdp.features.blocks[h].ravel()
+    everywhere = np.repeat(mdp.reachable[h], mdp.n_actions).astype(np.float64)
+    return PopulationFit(vectors, blocks, mdp.spec.n_blocks, occupancies[h].ravel(), everywhere / everywhere.sum())
