@@ -34,6 +34,7 @@ ORDER = [
     "theory",
     "__init__",
     "demo",
+    "audit_command",
     "cli",
 ]
 LEARNERS = {"s3q", "s4q"}

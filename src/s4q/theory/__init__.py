@@ -1,5 +1,6 @@
 """The theory made computable: exact quantities of the paper on finite MDPs. No learner imports it."""
 
+from s4q.theory.audit import Audit, AuditRow, SeedAudit, SeedRow, audit, over_seeds
 from s4q.theory.covariance import expected_covariances, expected_grams
 from s4q.theory.effective_dim import EffectiveDim, cap, effective_dim, effective_dims, realised_gain
 from s4q.theory.structure import (
@@ -21,9 +22,14 @@ from s4q.theory.transfer_error import (
 )
 
 __all__ = [
+    "Audit",
+    "AuditRow",
     "EffectiveDim",
     "PhaseTransfer",
+    "SeedAudit",
+    "SeedRow",
     "Structure",
+    "audit",
     "bellman_backup",
     "bellman_errors",
     "best_on_policy_fit",
@@ -34,6 +40,7 @@ __all__ = [
     "effective_dims",
     "expected_covariances",
     "expected_grams",
+    "over_seeds",
     "phase_transfers",
     "realised_gain",
     "terr_realised",

@@ -63,7 +63,8 @@ class Audit:
             right = header in ("measured", "bound", "slack")
             table.add_column(header, justify="right" if right else "left")
         for row in self.rows:
-            shown = [_number(x) for x in (row.measured, row.bound, row.slack)]
+            slack = row.slack if row.slack is None or abs(row.slack) > 1e-12 else 0.0  # rounding
+            shown = [_number(x) for x in (row.measured, row.bound, slack)]
             side = "" if row.measured is None else ">=" if row.above else "<="
             table.add_row(row.statement, row.where, shown[0], side, *shown[1:], _verdict(row), row.note)
         return table
@@ -159,7 +160,10 @@ def _row(statement: Statement, evidence: Evidence) -> AuditRow:
         return AuditRow(statement.name, statement.where, None, None, False, None, statement.always, note)
     worst = found.worst()
     holds = None if reason else found.holds()
-    return AuditRow(statement.name, statement.where, *worst, holds, statement.always, reason or statement.note)
+    note = reason or statement.note
+    if not note and statement.trivial is not None and worst.bound >= statement.trivial(evidence):
+        note = f"vacuous: at most {_number(statement.trivial(evidence))} anyway"
+    return AuditRow(statement.name, statement.where, *worst, holds, statement.always, note)
 
 
 def unclaimed(needs: Needs, evidence: Evidence) -> str:

@@ -86,10 +86,6 @@ class Evidence:
         """Upper bounds on the effective dimensions, (H,)."""
         return np.array([dim.upper for dim in self.dims])
 
-    def shifted(self, value: float) -> float:
-        """A value of the start in the units of learners."""
-        return value - self.mdp.horizon * self.mdp.spec.reward_min
-
 
 def gather(run: Run, mdp: FiniteMDP) -> Evidence:
     """Compute the evidence of a run that was recorded from its first phase on."""

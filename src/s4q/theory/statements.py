@@ -6,12 +6,12 @@ from typing import Literal, final
 
 import numpy as np
 
-from s4q.blocks import Array, dense
+from s4q.blocks import Array, BoolArray, dense
 from s4q.theory import bounds, lemmas
 from s4q.theory.effective_dim import cap
 from s4q.theory.evidence import Evidence, PhaseEvidence
 from s4q.theory.lemmas import Claim, between, claim
-from s4q.theory.structure import population_fit
+from s4q.theory.population_fit import population_fit
 
 Needs = Literal["nothing", "width", "optimism", "theorem 1"]  # what a preset must prove for a statement to be claimed
 
@@ -27,6 +27,7 @@ class Statement:
     always: bool
     test: Callable[[Evidence], Claim]  # a Claim without entries: nothing to check in this run
     note: str = ""
+    trivial: Callable[[Evidence], float] | None = None  # what is true anyway: a bound beyond it says nothing
 
 
 def _regret(e: Evidence) -> Claim:
@@ -48,13 +49,21 @@ def _work(e: Evidence) -> Claim:
     return claim(products, bounds.theorem1_work(e.constants))
 
 
+def _value_bound(e: Evidence) -> float:
+    return e.mdp.spec.value_bound[0]
+
+
 def _s3q(e: Evidence) -> Claim:
     del e
     return claim([], [])
 
 
 def _sandwich(e: Evidence) -> Claim:
-    return _pointwise(e, lambda p: (p.errors, p.comparators, p.uncertainties, p.bonuses), lemmas.sandwich)
+    def test(*arrays: Array) -> Claim:
+        scale = arrays[2] + arrays[3]  # U + b: 0 only where phi is 0, and with it everything else
+        return lemmas.sandwich(*(x[scale > 0] / scale[scale > 0] for x in arrays))
+
+    return _pointwise(e.phases, e, lambda p: (p.errors, p.comparators, p.uncertainties, p.bonuses), test)
 
 
 def _promise(e: Evidence) -> Claim:
@@ -80,7 +89,10 @@ def _sample_count(e: Evidence) -> Claim:
 
 
 def _fit(e: Evidence) -> Claim:
-    return _pointwise(e, lambda p: (p.linear - p.best_linear, p.uncertainties), lemmas.fit_error)
+    def test(off: Array, u: Array) -> Claim:
+        return lemmas.fit_error(off[u > 0] / u[u > 0], np.ones(int((u > 0).sum())))
+
+    return _pointwise(e.fitted, e, lambda p: (p.linear - p.best_linear, p.uncertainties), test)
 
 
 def _bonus(e: Evidence) -> Claim:
@@ -89,7 +101,7 @@ def _bonus(e: Evidence) -> Claim:
     def test(b: Array, u: Array) -> Claim:
         return lemmas.bonus_sandwich(b[u > 0], u[u > 0], ratio)
 
-    return _pointwise(e, lambda p: (p.bonuses, p.uncertainties), test)
+    return _pointwise(e.phases, e, lambda p: (p.bonuses, p.uncertainties), test)
 
 
 def _optimism(e: Evidence) -> Claim:
@@ -203,16 +215,21 @@ def _replays(e: Evidence) -> Claim:
     return lemmas.replayed_regret(regrets, expected, luck)
 
 
-def _pointwise(e: Evidence, arrays: Callable[[PhaseEvidence], tuple[Array, ...]], test: Callable[..., Claim]) -> Claim:
-    """A claim at every reachable pair of every phase where the best fit does not exceed the value bound."""
+def _pointwise(
+    phases: tuple[PhaseEvidence, ...],
+    e: Evidence,
+    arrays: Callable[[PhaseEvidence], tuple[Array, ...]],
+    test: Callable[..., Claim],
+) -> Claim:
+    """A claim at every reachable pair of the phases where the best fit does not exceed the value bound."""
     found = []
-    for p in e.phases:
+    for p in phases:
         here = e.reachable & ~exceeds_bound(e, p)
         found.append(test(*(x[here] for x in arrays(p))))
     return _joined(found)
 
 
-def exceeds_bound(e: Evidence, p: PhaseEvidence) -> Array:
+def exceeds_bound(e: Evidence, p: PhaseEvidence) -> BoolArray:
     """(H, S, A) of bool: where phi . theta_pi > v_h, so that the clip hides what the fit says."""
     ceiling = np.array(e.mdp.spec.value_bound)[:, None, None]
     return np.asarray(p.best_linear > ceiling * (1 + 1e-9))
@@ -252,17 +269,17 @@ def _joined(claims: list[Claim]) -> Claim:
 
 
 STATEMENTS = (
-    Statement("Theorem 1 (a): average regret", "thm:Sequoia, L1093", "theorem 1", False, _regret),
+    Statement("Theorem 1 (a): average regret", "thm:Sequoia, L1093", "theorem 1", False, _regret, trivial=_value_bound),
     Statement("Theorem 1 (b): floats held", "thm:Sequoia, L1093", "nothing", True, _memory),
     Statement("Theorem 1 (b): products a step", "thm:Sequoia, L1093", "nothing", True, _work),
     Statement(
         "Theorem 2: S3Q without bonus", "thm:Q-learning, L1257", "nothing", True, _s3q,
         "S4Q calls S3Q with a bonus: see Theorem 3",
     ),
-    Statement("Theorem 3 (a): err + Delta", "thm:Q-learningExp, L1443; L1589", "width", False, _sandwich),
-    Statement("Theorem 3 (b): E(V - V^pi)", "thm:Q-learningExp, L1443", "width", False, _promise),
-    Statement("fit: |phi.(theta - theta_pi)| <= U", "L1910", "width", False, _fit),
-    Statement("bonus over uncertainty", "lem:BonusBound, L2199", "width", False, _bonus),
+    Statement("Theorem 3 (a): (err + Delta)/(U + b)", "thm:Q-learningExp, L1443; L1589", "width", False, _sandwich),
+    Statement("Theorem 3 (b): E(V - V^pi)", "thm:Q-learningExp, L1443", "width", False, _promise, trivial=_value_bound),
+    Statement("fit: |phi.(theta - theta_pi)|/U", "L1910", "width", False, _fit),
+    Statement("bonus b/U", "lem:BonusBound, L2199", "width", False, _bonus),
     Statement("near-optimism: Q - Q* + errors to go", "lem:Optimism, L2221", "optimism", False, _optimism),
     Statement("near-optimism at the start", "lem:Optimism, L2221", "optimism", False, _optimism_at_start),
     Statement("replayed regret of an S3Q call", "lem:PhasedRegret, L2368", "nothing", False, _replays),
@@ -271,10 +288,10 @@ STATEMENTS = (
     Statement("expected over seen progress", "lem:ProportionalEstimate, L2871", "theorem 1", False, _proportional),
     Statement("covariance over its mean", "prop:Concentration, L2966", "theorem 1", False, _matrix),
     Statement("log determinants", "lem:LogDet, L3093", "theorem 1", False, _log_det),
-    Statement("progress at the trigger", "Alg. 2, L965", "nothing", True, _trigger),
+    Statement("progress at the trigger", "Alg. 2, L986", "nothing", True, _trigger),
     Statement("information gain of a phase", "LemInfoGain, L2756", "nothing", True, _information_gain),
     Statement("information gathered, and its cap", "L2710", "nothing", True, _information_cap),
-    Statement("error identity", "proof of Thm 2, L1610", "nothing", True, _error_identity),
+    Statement("error identity", "proof of Thm 2, L1632", "nothing", True, _error_identity),
     Statement("recursion = least squares", "lem:Equivalence, L1534", "nothing", True, _least_squares),
     Statement("samples of a level", "lem:OrderOfUpdates, L1558", "nothing", True, _sample_count),
     Statement("excess loss identity", "lem:ExcessLoss, L3195", "nothing", True, _excess_loss),
