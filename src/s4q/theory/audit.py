@@ -10,7 +10,7 @@ from rich.table import Table
 from s4q.problems import FiniteMDP
 from s4q.run import Run
 from s4q.theory.evidence import Evidence, gather
-from s4q.theory.statements import STATEMENTS, Needs, Statement, exceeds_bound
+from s4q.theory.statements import STATEMENTS, Needs, Statement, clipped_away
 
 
 @final
@@ -130,7 +130,7 @@ def audit(run: Run, mdp: FiniteMDP) -> Audit:
     """
     evidence = gather(run, mdp)
     constants = evidence.constants
-    title = f"{constants.preset} on {mdp}: {_number(run.episodes)} episodes, {len(evidence.phases)} phases"
+    title = f"{constants.preset}, {_number(run.episodes)} episodes on {mdp}"
     if evidence.terr:
         title += f", transfer error {evidence.terr:.3g}"
     return Audit(title, constants.delta, tuple(_row(statement, evidence) for statement in STATEMENTS))
@@ -147,7 +147,7 @@ def over_seeds(audits: Sequence[Audit]) -> SeedAudit:
         failures = sum(row.holds is False for row in here)
         allowed = 0.0 if first.always else audits[0].delta
         rows.append(SeedRow(first.statement, len(here), failures, min(slacks, default=None), allowed))
-    return SeedAudit(f"{audits[0].title}, {len(audits)} seeds", tuple(rows))
+    return SeedAudit(f"{len(audits)} seeds: {audits[0].title}", tuple(rows))
 
 
 def _row(statement: Statement, evidence: Evidence) -> AuditRow:
@@ -174,8 +174,10 @@ def unclaimed(needs: Needs, evidence: Evidence) -> str:
         return ""
     if preset == "practical":
         return "not claimed: practical proves nothing"
-    if evidence.terr and spec.well_specified:
-        return f"not claimed: features declared exact, but the transfer error is {evidence.terr:.2g}"
+    if evidence.terr_free and spec.well_specified:
+        return f"not claimed: features declared exact, but the transfer error is {evidence.terr_free:.2g}"
+    if evidence.terr and preset == "realisable" and spec.block_dim > 1:
+        return "not claimed: a target leaves the ball, as a reward and the next value bound may"
     if preset == "realisable" and not spec.well_specified:
         return "not claimed: realisable needs exact features"
     if constants.fixed_width is not None or (constants.theory is not None and constants.fixed_ridge is not None):
@@ -186,10 +188,9 @@ def unclaimed(needs: Needs, evidence: Evidence) -> str:
         return "not claimed: realisable proves optimism, its ridge and trigger are too small for this"
     if needs == "theorem 1" and constants.fixed_trigger is not None:
         return "not claimed: the trigger was set by hand"
-    if needs in ("optimism", "theorem 1") and any(
-        (exceeds_bound(evidence, p) & evidence.reachable).any() for p in evidence.phases
-    ):
-        return "not claimed: a best fit exceeds the value bound, where Q is clipped"
+    hidden = any((clipped_away(evidence, p) & evidence.reachable).any() for p in evidence.phases)
+    if needs in ("optimism", "theorem 1") and evidence.terr and hidden:
+        return "not claimed: a best fit is beyond the clip of Q"
     return ""
 
 

@@ -68,6 +68,7 @@ class Evidence:
     best: Array  # occupancy of an optimal policy
     reachable: BoolArray  # (H, S, A): the pairs that some policy visits, terminal ones left out
     terr: float  # the largest |sum_h E Delta_h| of a phase, under an optimal policy or the phase's own; 0 if rounding
+    terr_free: float  # the same if parameters could leave their balls; 0 when the features are exact
     dims: tuple[EffectiveDim, ...]  # of each level, at n = episodes and the ridge of phase 1
     realised: Array  # (H,): the information gathered
 
@@ -101,7 +102,13 @@ def gather(run: Run, mdp: FiniteMDP) -> Evidence:
         found.append(_phase(mdp, record, phase, previous, own, controller, before, i < len(record.phases)))
         total, before = total + counts[i] * own, before + counts[i]
     best = planning.occupancies(mdp.transitions, mdp.start, optimal_policy(mdp))
-    terr = max(abs(expected_sum(meets, p.comparators)) for p in found for meets in (best, p.occupancy))
+    terr = _largest(mdp, best, [(p.occupancy, p.comparators) for p in found])
+    free = np.full(mdp.horizon, np.inf)
+    terr_free = terr and _largest(
+        mdp,
+        best,
+        [(p.occupancy, errors_of_fits(mdp, p.controller, next_values(mdp, p.record.q), free)) for p in found],
+    )
     return Evidence(
         mdp=mdp,
         run=run,
@@ -109,10 +116,17 @@ def gather(run: Run, mdp: FiniteMDP) -> Evidence:
         phases=tuple(found),
         best=best,
         reachable=np.repeat(mdp.reachable[:, :, None], mdp.n_actions, axis=2),
-        terr=terr if terr > 1e-9 * mdp.spec.value_bound[0] else 0.0,
+        terr=terr,
+        terr_free=terr_free,
         dims=tuple(effective_dims(mdp, run.episodes / phases[0].ridge)),
         realised=realised_gain(mdp, record),
     )
+
+
+def _largest(mdp: FiniteMDP, best: Array, phases: list[tuple[Array, Array]]) -> float:
+    """The largest |sum_h E errors_h| of the phases' (own occupancy, errors); 0 if it is rounding."""
+    terr = max(abs(expected_sum(meets, errors)) for own, errors in phases for meets in (best, own))
+    return terr if terr > 1e-9 * mdp.spec.value_bound[0] else 0.0
 
 
 def _checked_record(run: Run) -> Record:
