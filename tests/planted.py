@@ -1,5 +1,6 @@
 """Errors planted on purpose, to show that the tests of the theory would notice them."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from s4q.linear_q import LevelBonus, LinearQ
 from s4q.presets import Constants
 from s4q.problems import FiniteMDP
 from s4q.requests import Regress, Shard
+from s4q.theory import bounds
 
 
 def drop_bonus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +32,13 @@ def divide_width(monkeypatch: pytest.MonkeyPatch, divisor: float) -> None:
     """The radius, and with it the bonus, is too small."""
     width = Constants.width
     monkeypatch.setattr(Constants, "width", lambda *arguments: width(*arguments) / divisor)
+
+
+def divide_s3q_radius(monkeypatch: pytest.MonkeyPatch, divisor: float) -> None:
+    """The radius of Theorem 2 is too small."""
+    radius = bounds.s3q_radius
+    module = sys.modules["s4q.theory.theorem2"]
+    monkeypatch.setattr(module, "s3q_radius", lambda *a, **options: radius(*a, **options) / divisor)
 
 
 class OffByOneLevel:

@@ -11,6 +11,7 @@ from s4q.theory.structure import (
     check_structure,
     comparator_errors,
 )
+from s4q.theory.theorem2 import Theorem2, theorem2
 from s4q.theory.transfer_error import (
     PhaseTransfer,
     phase_transfers,
@@ -29,6 +30,7 @@ __all__ = [
     "SeedAudit",
     "SeedRow",
     "Structure",
+    "Theorem2",
     "audit",
     "bellman_backup",
     "bellman_errors",
@@ -47,5 +49,6 @@ __all__ = [
     "terr_runs",
     "terr_search",
     "terr_upper",
+    "theorem2",
     "transfer_error",
 ]
