@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 from s4q.blocks import Array
 from s4q.least_squares import Moments, constrained_fit
-from s4q.theory import lemmas
+from s4q.linear_q import LinearQ
+from s4q.policies import UniformPolicy
+from s4q.theory import bellman_errors, lemmas
 from s4q.theory.lemmas import Claim
+from small_problems import random_mdp
 
 DRAWS = 2000
 
@@ -79,9 +82,33 @@ def test_excess_risk_on_random_draws_and_not_outside_the_ball() -> None:
         ridge = 10 ** rng.uniform(-3, 1)
         law = gram[None], moment[None]
         assert lemmas.excess_risk(*law, theta[None], best[None], ridge).holds(1e-7), seed
+        written = np.mean((x @ theta - y) ** 2) - np.mean((x @ best - y) ** 2)  # 2 (L(w) - L(w*)), sample by sample
+        off = theta - best
+        assert off @ gram @ off <= written + 1e-7
         outside = np.linalg.solve(gram, moment)  # the unconstrained minimiser loses less than the ball's
         broken += not lemmas.excess_risk(*law, outside[None], best[None], ridge).holds(1e-7)
     assert broken > DRAWS / 10
+
+
+def test_error_identity_on_random_draws_and_not_for_another_policy() -> None:
+    """What a greedy Q promises too much is the sum of its Bellman errors: for any Q with bonus and clip."""
+    broken = 0
+    for seed in range(DRAWS // 40):
+        mdp = random_mdp(4, 2, 2, 3, seed, terminal=bool(seed % 2), low=-1.0 if seed % 3 else 0.0)
+        uniform = mdp.occupancies(UniformPolicy(2))
+        rng = np.random.default_rng(seed)
+        for _ in range(40):
+            theta, white = rng.normal(size=(3, 1, 2)), np.tril(rng.normal(size=(3, 1, 2, 2)))
+            clip = np.sort(rng.normal(size=(3, 2)), axis=1)
+            q = LinearQ(theta, white, rng.random(3), clip if rng.random() < 0.7 else None)
+            errors, promised = (
+                bellman_errors(mdp, q),
+                mdp.start @ mdp.spec.to_user_units(0, q.value(0, mdp.features.level(0))),
+            )
+            known = (float(promised), mdp.value(q))
+            assert lemmas.error_identity(*known, mdp.occupancies(q), errors, 1.0).holds(1e-15)
+            broken += not lemmas.error_identity(*known, uniform, errors, 1.0).holds(1e-15)
+    assert broken > DRAWS / 2
 
 
 @settings(max_examples=150, deadline=None)

@@ -202,7 +202,7 @@ def excess_loss(gram: Array, moment: Array, theta: Array) -> Claim:
     """
     best = np.einsum("bij,bj->bi", np.linalg.pinv(gram, rcond=1e-12, hermitian=True), moment)
     size = _square(theta, gram) + _square(best, gram)
-    gap = _loss(gram, moment, theta) - _loss(gram, moment, best)
+    gap = _excess(gram, moment, theta, best)
     return claim(abs(gap - _square(theta - best, gram)), 1e-9 * size)  # [Lemma:ExcessLoss]
 
 
@@ -213,7 +213,7 @@ def excess_risk(gram: Array, moment: Array, theta: Array, best: Array, ridge: fl
     lemma's M, so ridge is lambda / M. Shapes as in `excess_loss`.
     """
     off = theta - best
-    gap = _loss(gram, moment, theta) - _loss(gram, moment, best)
+    gap = _excess(gram, moment, theta, best)
     bias = ridge * float((off**2).sum())
     return claim(_square(off, gram) + bias, gap + bias)  # [Lemma:ExcessRisk]
 
@@ -222,9 +222,10 @@ def _square(x: Array, gram: Array) -> float:
     return float(np.einsum("bi,bij,bj->", x, gram, x))
 
 
-def _loss(gram: Array, moment: Array, theta: Array) -> float:
-    """E(x . theta - y)^2 - E y^2."""
-    return _square(theta, gram) - 2 * float((theta * moment).sum())
+def _excess(gram: Array, moment: Array, theta: Array, best: Array) -> float:
+    """L(theta) - L(best), L = E(x . theta - y)^2; as a product: the difference of two losses would be rounding."""
+    slope = np.einsum("bij,bj->bi", gram, theta + best) - 2 * moment
+    return float(((theta - best) * slope).sum())
 
 
 def replayed_regret(regret: ArrayLike, expected: ArrayLike, luck: ArrayLike) -> Claim:
