@@ -1,8 +1,11 @@
 """Small problems for the tests, edge cases among them."""
 
+from itertools import product
+
 import numpy as np
 
-from s4q import FiniteMDP
+from s4q import FiniteMDP, LinearQ
+from s4q.blocks import dense
 from s4q.requests import Phi
 
 
@@ -25,6 +28,22 @@ def random_mdp(
         features[:, -1] = 0.0
         start = np.append(rng.dirichlet(np.ones(n_states - 1)), 0.0)
     return FiniteMDP(transitions, rewards, start, features, reward_min=low, terminal=mask)
+
+
+class TablePolicy:
+    """A policy given by its probabilities (H, S, A)."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table = table
+
+    def probabilities(self, h: int, states: np.ndarray, phi: Phi) -> np.ndarray:
+        return self.table[h, states]
+
+
+def random_policy(mdp: FiniteMDP, seed: int, *, deterministic: bool = False) -> TablePolicy:
+    """Random action probabilities at every state and level; all on one action each, if deterministic."""
+    table = np.random.default_rng(seed).dirichlet(np.ones(mdp.n_actions), size=mdp.rewards.shape[:2])
+    return TablePolicy(np.eye(mdp.n_actions)[table.argmax(axis=-1)] if deterministic else table)
 
 
 class PerActionFeatures:
@@ -74,3 +93,23 @@ def cliff(horizon: int = 8) -> FiniteMDP:
         reward_noise="none",
         terminal=[False, False, False, False, True],
     )
+
+
+def all_policies(mdp: FiniteMDP) -> list[np.ndarray]:
+    """Every deterministic Markov policy as a table (H, S, A)."""
+    cells = mdp.horizon * mdp.n_states
+    choices = product(range(mdp.n_actions), repeat=cells)
+    return [np.eye(mdp.n_actions)[np.array(choice)].reshape(mdp.rewards.shape) for choice in choices]
+
+
+def long_features(mdp: FiniteMDP, h: int) -> np.ndarray:
+    """(S A, d)"""
+    phi = mdp.features.level(h)
+    return dense(phi.vectors, phi.blocks, mdp.spec.n_blocks).reshape(-1, mdp.dim)
+
+
+def random_q(mdp: FiniteMDP, seed: int, *, clip: bool = False) -> LinearQ:
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=(mdp.horizon, mdp.spec.n_blocks, mdp.spec.block_dim))
+    bounds = np.array([[0.0, v] for v in mdp.spec.value_bound])
+    return LinearQ(theta, clip=bounds if clip else None)

@@ -1,7 +1,5 @@
 """FiniteMDP and its planning against brute force, and each problem against its description."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,14 +8,7 @@ from hypothesis import strategies as st
 import s4q
 from s4q import problems
 from s4q.problems import FiniteMDP, planning
-from small_problems import cliff, random_mdp
-
-
-def all_policies(mdp: FiniteMDP) -> list[np.ndarray]:
-    """Every deterministic Markov policy as a table (H, S, A)."""
-    cells = mdp.horizon * mdp.n_states
-    choices = product(range(mdp.n_actions), repeat=cells)
-    return [np.eye(mdp.n_actions)[np.array(choice)].reshape(mdp.rewards.shape) for choice in choices]
+from small_problems import all_policies, cliff, random_mdp
 
 
 def enumerated_value(mdp: FiniteMDP, table: np.ndarray) -> float:
@@ -142,6 +133,50 @@ def test_the_radius_of_linear_problems_is_exact(build: object) -> None:
         assert np.linalg.norm(theta) == pytest.approx(mdp.spec.radius[h], rel=1e-9)
 
 
+def test_perturbed_low_rank_is_as_far_from_linear_as_it_says() -> None:
+    exact, perturbed = problems.low_rank(seed=3), problems.perturbed_low_rank(amount=0.0, seed=3)
+    np.testing.assert_allclose(perturbed.transitions, exact.transitions, atol=1e-15)
+    np.testing.assert_allclose(perturbed.rewards, exact.rewards, atol=1e-15)
+    np.testing.assert_array_equal(perturbed.start, exact.start)
+    assert perturbed.spec.well_specified
+    for amount in (0.1, 0.5):
+        mdp = problems.perturbed_low_rank(amount=amount, seed=3)
+        assert not mdp.spec.well_specified
+        moved = np.abs(mdp.transitions - exact.transitions).sum(axis=-1)  # twice the total variation
+        assert 0.5 * amount < moved.max() <= 2 * amount
+        assert np.abs(mdp.rewards - exact.rewards).max() <= amount / 3
+    with pytest.raises(ValueError, match="amount"):
+        problems.perturbed_low_rank(amount=1.5)
+
+
+def test_harmless_error_hides_its_error_where_it_says() -> None:
+    twin = problems.harmless_error(kind="unvisited", amount=0.2)
+    np.testing.assert_array_equal(twin.features.vectors[:, :, -1], twin.features.vectors[:, :, 0])
+    np.testing.assert_array_equal(twin.transitions[:, :, -1], twin.transitions[:, :, 0])
+    np.testing.assert_allclose(twin.rewards[:, :, 0] - twin.rewards[:, :, -1], 0.2 / 4)
+    coin = problems.harmless_error(kind="cancelling", amount=0.2)
+    heads, tails = coin.rewards[:, :20], coin.rewards[:, 20:]
+    np.testing.assert_allclose(heads - tails, np.broadcast_to(np.reshape([0.1, -0.1] * 2, (4, 1, 1)), heads.shape))
+    assert coin.transitions[:, :20, :, 20:].max() == coin.transitions[:, 20:, :, :20].max() == 0
+    assert twin.v_star == pytest.approx(coin.v_star, abs=1e-12)
+    assert coin.v_star == pytest.approx(problems.harmless_error(amount=0.0).v_star, abs=1e-12)
+    for bad in ({"amount": 0.3}, {"kind": "other"}, {"horizon": 3}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            problems.harmless_error(**bad)  # type: ignore[arg-type]
+
+
+def test_padding_changes_nothing_but_the_features() -> None:
+    plain, padded = problems.low_rank(dim=3), problems.padded_features(padding=7, size=0.01)
+    np.testing.assert_allclose(padded.transitions, plain.transitions)
+    np.testing.assert_array_equal(padded.rewards, plain.rewards)
+    np.testing.assert_allclose(np.linalg.norm(padded.features.vectors[..., 3:], axis=-1), 0.01)
+    assert padded.dim == 10
+    for h in range(3):
+        assert residual(padded.features.vectors[h].reshape(-1, 10), padded.rewards[h].reshape(-1, 1)) < 1e-12
+    with pytest.raises(ValueError, match="size"):
+        problems.padded_features(size=1.0)
+
+
 @pytest.mark.parametrize(
     "mdp",
     [
@@ -153,6 +188,10 @@ def test_the_radius_of_linear_problems_is_exact(build: object) -> None:
         problems.combination_lock(),
         problems.low_rank(),
         problems.bellman_closed(),
+        problems.perturbed_low_rank(),
+        problems.harmless_error(),
+        problems.harmless_error(kind="unvisited"),
+        problems.padded_features(),
         cliff(),
     ],
 )

@@ -5,7 +5,10 @@ from s4q.problems.combination_lock import combination_lock
 from s4q.problems.deep_sea import deep_sea
 from s4q.problems.finite_mdp import Facts, FiniteMDP
 from s4q.problems.gymnasium_table import from_gymnasium
+from s4q.problems.harmless_error import harmless_error
 from s4q.problems.low_rank import bellman_closed, low_rank
+from s4q.problems.padded_features import padded_features
+from s4q.problems.perturbed_low_rank import perturbed_low_rank
 from s4q.problems.river_swim import river_swim
 
 __all__ = [
@@ -16,6 +19,9 @@ __all__ = [
     "combination_lock",
     "deep_sea",
     "from_gymnasium",
+    "harmless_error",
     "low_rank",
+    "padded_features",
+    "perturbed_low_rank",
     "river_swim",
 ]

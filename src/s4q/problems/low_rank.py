@@ -12,7 +12,7 @@ from s4q.problems.finite_mdp import FiniteMDP
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
-class _LinearModel:
+class LinearModel:
     """phi on the simplex, P_h(.|s, a) = sum_i phi_i mu_i, r_h = phi . theta_h, all of it per level."""
 
     phi: Array  # (H, S, A, d)
@@ -27,14 +27,14 @@ class _LinearModel:
         return np.asarray(np.linalg.norm(self.theta + after[:, None], axis=1))
 
 
-def _draw(n_states: int, n_actions: int, dim: int, horizon: int, rng: np.random.Generator) -> _LinearModel:
+def draw_linear_model(n_states: int, n_actions: int, dim: int, horizon: int, rng: np.random.Generator) -> LinearModel:
     require_count("n_actions", n_actions, "the number of actions")
     require_count("dim", dim, "the length of the features")
     require_count("horizon", horizon, "the number of steps of an episode")
     phi = rng.dirichlet(np.full(dim, 0.3), size=(horizon, n_states, n_actions))
     mu = rng.dirichlet(np.full(n_states, 0.3), size=(horizon, dim))
     theta = rng.random((horizon, dim)) / horizon
-    return _LinearModel(phi, mu, theta)
+    return LinearModel(phi, mu, theta)
 
 
 def low_rank(n_states: int = 20, n_actions: int = 4, dim: int = 5, horizon: int = 3, *, seed: int = 0) -> FiniteMDP:
@@ -51,7 +51,7 @@ def low_rank(n_states: int = 20, n_actions: int = 4, dim: int = 5, horizon: int 
     require_count("n_states", n_states, "the number of states", at_least=2)
     require_count("seed", seed, "the seed of the problem", at_least=0)
     rng = np.random.default_rng(np.random.SeedSequence(seed))
-    model = _draw(n_states, n_actions, dim, horizon, rng)
+    model = draw_linear_model(n_states, n_actions, dim, horizon, rng)
     return FiniteMDP(
         np.einsum("hsad,hdt->hsat", model.phi, model.mu),
         np.einsum("hsad,hd->hsa", model.phi, model.theta),
@@ -81,7 +81,7 @@ def bellman_closed(
     require_count("n_copies", n_copies, "the number of copies of a type", at_least=2)
     require_count("seed", seed, "the seed of the problem", at_least=0)
     rng = np.random.default_rng(np.random.SeedSequence(seed))
-    model = _draw(n_types, n_actions, dim, horizon, rng)
+    model = draw_linear_model(n_types, n_actions, dim, horizon, rng)
     n_states = n_types * n_copies
     phi = np.repeat(model.phi, n_copies, axis=1)  # state = type * n_copies + copy
     copies = rng.dirichlet(np.full(n_copies, 0.3), size=(horizon, n_states, n_actions, n_types))

@@ -69,7 +69,7 @@ def cap(dim: int, n_over_ridge: float) -> float:
     >>> round(cap(5, 100.0), 3)
     15.223
     """
-    return dim * log1p(n_over_ridge / dim)
+    return dim * log1p(n_over_ridge / dim) if dim else 0.0
 
 
 def realised_gain(mdp: FiniteMDP, record: Record) -> Array:
@@ -91,6 +91,7 @@ class _Search:
         self._mdp, self._h = mdp, h
         vectors, self._rank = _spanning(mdp, h)
         self._vectors = sqrt(ratio) * vectors
+        self._cap = cap(self._rank, ratio)
         self._blocks = mdp.features.blocks[h].ravel()
         first = mdp.occupancies(UniformPolicy(mdp.n_actions))[h].ravel()
         self._atoms: Array = first[None]  # (m, S * A)
@@ -99,7 +100,7 @@ class _Search:
 
     def run(self, tolerance: float, max_steps: int) -> EffectiveDim:
         """Step until the bracket is narrow enough."""
-        lower, upper, promise, steps = 0.0, np.inf, 0.0, 0
+        lower, upper, promise, steps = 0.0, self._cap, 0.0, 0
         while steps < max_steps:
             steps += 1
             mean = np.tensordot(self._weights, self._grams, axes=1)
@@ -114,7 +115,7 @@ class _Search:
             gap = max(float(pairs @ atom) - float(slopes @ self._weights), 0.0)
             lower = -2.0 * float(np.log(np.diagonal(white, axis1=1, axis2=2)).sum())  # log det M
             # log det(M + D) <= log det M + r log(1 + tr(M^-1 D) / r), and the trace is at most the gap.
-            upper = min(upper, lower + self._rank * log1p(gap / max(self._rank, 1)))
+            upper = max(min(upper, lower + cap(self._rank, gap)), lower)
             if upper - lower <= tolerance:
                 break
             promise = gap / 2
