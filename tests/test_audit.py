@@ -1,7 +1,9 @@
 """The audit: every statement of the paper on recorded runs, over seeds, and with errors planted."""
 
 import json
+from dataclasses import fields
 from math import log, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +15,8 @@ from s4q.audit_command import audited, problem, whole_number
 from s4q.cli import app
 from s4q.presets import PresetName
 from s4q.problems import FiniteMDP
-from s4q.theory import Audit, audit, over_seeds, terr_realised
-from s4q.theory.evidence import gather
+from s4q.theory import Audit, audit, bounds, lemmas, over_seeds, terr_realised
+from s4q.theory.evidence import Evidence, gather
 from small_problems import blocked_mdp, random_mdp
 
 DELTA = 0.05
@@ -107,8 +109,12 @@ def test_other_features(mdp: FiniteMDP, preset: PresetName) -> None:
     assert result["fit"].holds is (True if claimed else None)
 
 
-def test_a_misspecified_problem_is_audited_with_its_transfer_error() -> None:
-    mdp = random_mdp(5, 2, 2, 2, seed=4)
+@pytest.mark.parametrize(
+    "mdp",
+    [random_mdp(5, 2, 2, 2, seed=4), s4q.problems.perturbed_low_rank(6, 2, 3, 2)],
+    ids=["random", "perturbed"],
+)
+def test_a_misspecified_problem_is_audited_with_its_transfer_error(mdp: FiniteMDP) -> None:
     run = recorded(mdp, "tight", 10**10)
     evidence, result = gather(run, mdp), audit(run, mdp)
     assert run.record is not None
@@ -117,6 +123,19 @@ def test_a_misspecified_problem_is_audited_with_its_transfer_error() -> None:
     assert result["fit"].holds
     assert result["Theorem 3 (a)"].holds
     assert "transfer error" in result.title
+    blind = Evidence(**{f.name: getattr(evidence, f.name) for f in fields(evidence)} | {"terr": 0.0})
+    bounds_of = [bounds.theorem1_regret(e.constants, run.episodes, e.gains, e.terr) for e in (evidence, blind)]
+    assert bounds_of[0] > bounds_of[1] + 4 * run.episodes * evidence.terr
+    assert "exact features" in audit(recorded(mdp, "realisable", 500), mdp)["fit"].note
+
+
+def test_without_the_comparator_error_the_sandwich_fails_on_a_misspecified_problem() -> None:
+    """What is left of err is smaller than Delta once there are enough episodes: the statement needs it."""
+    mdp = random_mdp(5, 2, 2, 2, seed=4)
+    last = gather(recorded(mdp, "tight", 10**15), mdp).phases[-1]
+    known = (last.uncertainties, last.bonuses)
+    assert lemmas.sandwich(last.errors, last.comparators, *known).holds()
+    assert not lemmas.sandwich(last.errors, 0 * last.comparators, *known).holds()
 
 
 def test_what_is_not_claimed_says_why() -> None:
@@ -271,3 +290,17 @@ def test_whole_numbers_are_exact() -> None:
     for text in ("1e-3", "nan", "inf", ""):
         with pytest.raises(ValueError, match="whole number"):
             whole_number(text)
+
+
+def test_docs_show_what_the_command_prints() -> None:
+    """The table of `tight`; that of `paper` comes from the same function."""
+    text = (Path(__file__).parent.parent / "docs" / "audit.md").read_text()
+    table = text[text.index("`tight`, 1e+14 episodes") :]
+    result = audited(problem("low_rank", {}), "tight", 10**14, 0, DELTA)
+    for row in result.rows:
+        name = row.statement.replace("|", "\\|")
+        assert f"| {name} | `{row.where}` |" in table
+        if row.measured is not None and abs(row.measured) > 1e-9:  # less is rounding
+            shown = table.split(f"| {name} | `{row.where}` | ")[1].split(" | ")
+            assert float(shown[0]) == pytest.approx(row.measured, rel=0.01)
+            assert float(shown[2]) == pytest.approx(row.bound, rel=0.01)

@@ -15,9 +15,14 @@ from s4q.problems import FiniteMDP
 from s4q.theory import Audit, SeedAudit, audit, over_seeds
 
 # The sizes at which the bounds of the paper begin to say something within 10^17 episodes.
-DEFAULTS: dict[str, dict[str, int]] = {"low_rank": {"dim": 3, "horizon": 2}}
+DEFAULTS: dict[str, dict[str, int]] = {
+    name: {"dim": 3, "horizon": 2} for name in ("low_rank", "perturbed_low_rank", "harmless_error", "padded_features")
+}
 BUILDERS: dict[str, Callable[..., FiniteMDP]] = {
     "low_rank": s4q.problems.low_rank,
+    "perturbed_low_rank": s4q.problems.perturbed_low_rank,
+    "harmless_error": s4q.problems.harmless_error,
+    "padded_features": s4q.problems.padded_features,
     "bellman_closed": s4q.problems.bellman_closed,
     "river_swim": s4q.problems.river_swim,
     "chain": s4q.problems.chain,

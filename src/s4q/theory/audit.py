@@ -63,8 +63,7 @@ class Audit:
             right = header in ("measured", "bound", "slack")
             table.add_column(header, justify="right" if right else "left")
         for row in self.rows:
-            slack = row.slack if row.slack is None or abs(row.slack) > 1e-12 else 0.0  # rounding
-            shown = [_number(x) for x in (row.measured, row.bound, slack)]
+            shown = [_number(row.measured), _number(row.bound), _rounded(row.slack)]
             side = "" if row.measured is None else ">=" if row.above else "<="
             table.add_row(row.statement, row.where, shown[0], side, *shown[1:], _verdict(row), row.note)
         return table
@@ -110,7 +109,7 @@ class SeedAudit:
         for row in self.rows:
             verdict = {True: "yes", False: "NO", None: "-"}[row.holds]
             allowed = f"{row.allowed * row.seeds:.4g}"
-            table.add_row(row.statement, f"{row.seeds}", f"{row.failures}", allowed, _number(row.least_slack), verdict)
+            table.add_row(row.statement, f"{row.seeds}", f"{row.failures}", allowed, _rounded(row.least_slack), verdict)
         return table
 
     def __str__(self) -> str:
@@ -176,10 +175,10 @@ def unclaimed(needs: Needs, evidence: Evidence) -> str:
         return "not claimed: practical proves nothing"
     if evidence.terr_free and spec.well_specified:
         return f"not claimed: features declared exact, but the transfer error is {evidence.terr_free:.2g}"
-    if evidence.terr and preset == "realisable" and spec.block_dim > 1:
-        return "not claimed: a target leaves the ball, as a reward and the next value bound may"
     if preset == "realisable" and not spec.well_specified:
         return "not claimed: realisable needs exact features"
+    if evidence.terr and preset == "realisable" and spec.block_dim > 1:
+        return "not claimed: a target leaves the ball, as a reward and the next value bound may"
     if constants.fixed_width is not None or (constants.theory is not None and constants.fixed_ridge is not None):
         return "not claimed: width or ridge was set by hand"
     if constants.bonus_from != ("own" if constants.theory is None else "previous"):
@@ -196,6 +195,10 @@ def unclaimed(needs: Needs, evidence: Evidence) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
+
+
+def _rounded(slack: float | None) -> str:
+    return _number(slack if slack is None or abs(slack) > 1e-12 else 0.0)
 
 
 def _verdict(row: AuditRow) -> str:

@@ -190,12 +190,13 @@ def replay_luck(constants: Constants, phase: int) -> float:
 def theorem1_floats(constants: Constants, phases: int) -> int:
     """Theorem 1 (b): floats held by an S4Q whose memory holds the policies of at most `phases` phases.
 
-    A policy is theta, whitener, width and clip: H (d^2 + d + 3). Beside the memory there are four of them (running,
-    last, and S3Q's two) and nine matrices a level.
+    A policy is theta, whitener, width and clip: H (d^2 + d + 3), with `practical` d + 4 more a level for the spread.
+    Beside the memory there are four of them (running, last, and S3Q's two) and nine matrices a level.
     """
     spec = constants.spec
     d, horizon = spec.dim, spec.horizon
-    return (phases + 4) * horizon * (d**2 + d + 3) + 9 * horizon * d**2 + 4 * horizon * d + 2 * d  # [Thm:Memory]
+    policy = d**2 + d + 3 + (d + 4 if constants.preset == "practical" else 0)
+    return (phases + 4) * horizon * policy + 9 * horizon * d**2 + 4 * horizon * d + 2 * d  # [Thm:Memory]
 
 
 def theorem1_work(constants: Constants) -> int:

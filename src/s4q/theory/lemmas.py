@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import eigh
 
 from s4q.blocks import Array
 from s4q.least_squares import Moments, StreamingLeastSquares, constrained_fit
@@ -138,7 +137,7 @@ def error_identity(promised: float, value: float, occupancy: Array, errors: Arra
 
 def trace_ratio(sigma: Array, gram: Array) -> float:
     """tr(Sigma^-1 G) = E|phi|^2 in the metric of Sigma^-1; both (n_blocks, k, k)."""
-    return float(np.trace(np.linalg.solve(sigma, gram), axis1=-2, axis2=-1).sum())
+    return float(_relative(gram, sigma).sum())
 
 
 def log_det_ratio(sigma: Array, gram: Array) -> float:
@@ -147,8 +146,7 @@ def log_det_ratio(sigma: Array, gram: Array) -> float:
     >>> round(log_det_ratio(np.eye(2)[None], np.diag([1.0, 3.0])[None]) / log(2), 12)
     3.0
     """
-    values = [eigh(g, s, eigvals_only=True) for g, s in zip(gram, sigma, strict=True)]
-    return float(np.log1p(np.maximum(values, 0.0)).sum())
+    return float(np.log1p(np.maximum(_relative(gram, sigma), 0.0)).sum())
 
 
 def information_gain(sigma: Array, gram: Array, n: float, cap: float) -> Claim:
@@ -174,9 +172,16 @@ def proportional(progress: ArrayLike, expected: ArrayLike) -> Claim:
 def matrix_ratio(covariance: Array, expected: Array, ridge: float) -> tuple[float, float]:
     """(least, largest) eigenvalue of Sbar^-1/2 Sigma Sbar^-1/2, ridge added to both; (n_blocks, k, k)."""
     eye = ridge * np.eye(covariance.shape[-1])
-    pairs = zip(covariance, expected, strict=True)
-    values = [eigh(one + eye, other + eye, eigvals_only=True) for one, other in pairs]
-    return float(np.min(values)), float(np.max(values))
+    values = _relative(covariance + eye, expected + eye)
+    return float(values.min()), float(values.max())
+
+
+def _relative(gram: Array, sigma: Array) -> Array:
+    """Eigenvalues of Sigma^-1/2 G Sigma^-1/2, (n_blocks, k); both (n_blocks, k, k), all blocks at once."""
+    if gram.shape[-1] == 1:
+        return np.asarray((gram / sigma)[..., 0])
+    white = np.linalg.inv(np.linalg.cholesky(sigma))
+    return np.asarray(np.linalg.eigvalsh(white @ gram @ np.swapaxes(white, -1, -2)))
 
 
 def matrix_concentration(low: float, ratios: ArrayLike, high: float) -> Claim:
