@@ -11,6 +11,7 @@ import s4q
 from s4q import FiniteMDP, problems
 from s4q.policies import Mixture, Policy
 from s4q.problems import planning
+from s4q.theory.linear_errors import linear_errors
 from s4q.theory.structure import bellman_backup, comparator_errors, next_values
 from s4q.theory.transfer_error import (
     phase_transfers,
@@ -68,6 +69,22 @@ def test_the_bracket_contains_brute_force(
         assert lower <= brute + 1e-5
         assert brute <= upper + 1e-5
         assert lower >= 0.99 * brute  # not part of the promise, but the search is good on problems this small
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.0, 2.0), (-3.0, -1.0)])
+def test_errors_over_a_box_against_all_its_corners(low: float, high: float) -> None:
+    mdp = random_mdp(4, 2, 3, 2, seed=1, terminal=True, low=-1.0)
+    policy = random_policy(mdp, 0)
+    level = linear_errors(mdp, mdp.occupancies(policy), 0)
+    corners = [np.array(corner) for corner in product([low, high], repeat=4)]
+    errors = np.array([literal_errors(mdp, policy, np.stack([corner, np.zeros(4)]))[0] for corner in corners])
+    np.testing.assert_allclose([level.at(corner) for corner in corners], errors, atol=1e-6)
+    np.testing.assert_allclose(level.highest(low, high), errors.max(axis=0), atol=1e-6)
+    np.testing.assert_allclose(level.lowest(low, high), errors.min(axis=0), atol=1e-6)
+    sizes = [np.linalg.norm(level.theta_base + level.theta_slope @ corner) for corner in corners]
+    below, above = level.largest_norm(low, high)
+    assert below - 1e-9 <= max(sizes) <= above + 1e-9
+    assert below in (pytest.approx(size) for size in sizes)
 
 
 def test_bracket_on_a_mixture_and_on_blocks() -> None:
