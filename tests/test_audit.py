@@ -65,6 +65,17 @@ def test_too_few_episodes_are_called_vacuous() -> None:
     assert audited(problem("low_rank", {}), "paper", 10**12, 0, DELTA)["Theorem 1 (a)"].note.startswith("vacuous")
 
 
+def test_a_run_that_ends_in_its_first_phase_has_rows_with_nothing_to_check() -> None:
+    result = audit(recorded(SMALL, "tight", 1000), SMALL)
+    assert result.holds
+    for statement in ("fit", "replayed regret", "progress at the trigger", "samples of a level"):
+        assert result[statement].holds is None
+        assert "nothing to check" in result[statement].note
+    assert result["near-optimism: Q"].holds
+    with pytest.raises(KeyError, match="no statement begins"):
+        result["Theorem 9"]
+
+
 def test_uncertainty_and_radius_are_the_literal_ones() -> None:
     """alpha_u |phi| with the covariance summed up pair by pair, the inverse written out and the printed constants."""
     run = recorded(SMALL, "tight", 10**10)
