@@ -3,14 +3,22 @@
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from benchmarks import certificates, effective_dim, least_squares, s3q, s4q
+from benchmarks import audit, certificates, effective_dim, least_squares, s3q, s4q
 
 
 def main() -> None:
     console = Console(width=130)
-    tables = (least_squares.table, s3q.table, s4q.cost_table, s4q.slope_table, s4q.counts_table)
-    tables += (certificates.gap_table, certificates.stopping_table)
-    tables += (effective_dim.table,)
+    tables = (
+        least_squares.table,
+        s3q.table,
+        s4q.cost_table,
+        s4q.slope_table,
+        s4q.counts_table,
+        certificates.gap_table,
+        certificates.stopping_table,
+        effective_dim.table,
+        audit.table,
+    )
     with threadpool_limits(limits=1):
         for table in tables:
             console.print(table())

@@ -48,7 +48,9 @@ ORDER = [
     "theory",
     "__init__",
     "demo",
+    "named_problems",
     "train",
+    "audit_command",
     "cli",
 ]
 LEARNERS = {"s3q", "s4q"}

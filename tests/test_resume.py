@@ -93,15 +93,15 @@ def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
     assert ready.exit_code == 0  # there was nothing to resume: it begins
     again = ["train", "chain", "--episodes", "50", "--checkpoint", str(path)]
     for arguments, says in (
-        (["train", "nothing"], "problem must be one of bellman_closed, chain"),
+        (["train", "nothing"], "problem must be one of low_rank, "),
         (["train", "chain", "--resume"], "--resume needs --checkpoint"),
-        (["train", "chain", "--preset", "best"], "preset must be one of"),
+        (["train", "chain", "--preset", "best"], "'best' is not one of"),
         (["train", "chain", "--episodes", "0"], "at least 1"),
         (["train", "chain", "--seed", "-1"], "at least 0"),
         (["train", "chain", "--log", str(tmp_path / "no" / "log")], "there is no folder"),
         (again, "is there already: pass --resume"),
         ([*again, "--minutes", "0", "--resume"], "must be positive"),
-        ([*again, "--preset", "tight", "--resume"], "pass the same problem and preset"),
+        ([*again, "--preset", "tight", "--resume"], "pass the same settings"),
         ([*again, "--seed", "4", "--resume"], "made with a collector of seed 0; got one of seed 4"),
         (["train", "chain", "--episodes", "9", "--checkpoint", str(path), "--resume"], "50 have been played; got 9"),
     ):

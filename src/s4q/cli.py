@@ -1,4 +1,4 @@
-"""The command line: `s4q demo`, `s4q train`."""
+"""The command line: `s4q demo`, `s4q train`, `s4q audit`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,10 +7,12 @@ import typer
 from rich.console import Console
 
 import s4q
+from s4q.audit_command import audit_command, small_problem
 from s4q.checks import require_count
 from s4q.demo import demo as run_demo
+from s4q.named_problems import BUILDERS, whole_number
 from s4q.presets import PresetName
-from s4q.train import PROBLEMS, Files, train_environment
+from s4q.train import Files, train_environment
 from s4q.train import train as run_train
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -49,9 +51,11 @@ def demo(
 @app.command()
 def train(
     problem: Annotated[
-        str, typer.Argument(help=f"One of {', '.join(sorted(PROBLEMS))}; or the id of a Gymnasium environment.")
+        str, typer.Argument(help=f"One of {', '.join(BUILDERS)}; or the id of a Gymnasium environment.")
     ],
-    episodes: Annotated[int, typer.Option(help="Episodes of the whole run, those before --resume included.")] = 10**6,
+    episodes: Annotated[
+        str, typer.Option(help="Episodes of the whole run, those before --resume included; 1e6 is understood.")
+    ] = "1e6",
     preset: Annotated[PresetName, typer.Option(help="See the README.")] = "practical",
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
     horizon: Annotated[int | None, typer.Option(help="Steps of an episode of an environment.")] = None,
@@ -65,15 +69,16 @@ def train(
 ) -> None:
     """Learn with S4Q; interrupted and resumed, it gives the very same result."""
     try:
+        count = whole_number(episodes)
         files = Files(checkpoint=checkpoint, resume=resume, minutes=minutes, log=log)
-        if problem in PROBLEMS:
+        if problem in BUILDERS:
             if horizon is not None or reward_range is not None:
                 raise ValueError(f"--horizon and --reward-range are for environments; {problem} has its own")
-            typer.echo(repr(run_train(problem, episodes, preset=preset, seed=seed, files=files)))
+            typer.echo(repr(run_train(problem, count, preset=preset, seed=seed, files=files)))
         else:
             played, scored = train_environment(
                 problem,
-                episodes,
+                count,
                 horizon=horizon,
                 reward_range=reward_range,
                 preset=preset,
@@ -83,3 +88,32 @@ def train(
             typer.echo(f"{played!r}\n{scored}")
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+@app.command()
+def audit(
+    name: Annotated[str, typer.Argument(metavar="PROBLEM", help=f"One of {', '.join(BUILDERS)}.")] = "low_rank",
+    preset: Annotated[PresetName, typer.Option(help="See the README.")] = "tight",
+    episodes: Annotated[str, typer.Option(help="Episodes to play; 1e17 is understood.")] = "1e14",
+    seed: Annotated[int, typer.Option(help="Seed of the episodes (the first, with --seeds).")] = 0,
+    seeds: Annotated[int, typer.Option(help="Audit so many seeds and count failures.")] = 1,
+    delta: Annotated[float, typer.Option(help="Failure probability.")] = 0.05,
+    states: Annotated[int | None, typer.Option(help="Number of states, where the problem has one.")] = None,
+    actions: Annotated[int | None, typer.Option(help="Number of actions.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Length of the features (low_rank: 3 unless given).")] = None,
+    horizon: Annotated[int | None, typer.Option(help="Steps of an episode (low_rank: 2 unless given).")] = None,
+    size: Annotated[int | None, typer.Option(help="Of deep_sea.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Run S4Q and check every statement of the paper on the run: bound, measured, slack. Exit code 1 if one fails."""
+    sizes = {"n_states": states, "n_actions": actions, "dim": dim, "horizon": horizon, "size": size}
+    try:
+        count = whole_number(episodes)
+        require_count("--episodes", count, "the number of episodes to play")
+        require_count("--seed", seed, "the seed of the episodes", at_least=0)
+        require_count("--seeds", seeds, "the number of seeds")
+        console = None if as_json else Console()
+        holds = audit_command(small_problem(name, sizes), preset, count, seed, seeds, delta, console)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    raise typer.Exit(0 if holds else 1)

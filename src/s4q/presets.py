@@ -122,7 +122,7 @@ class Constants:
                 ridge=ridge,
                 half_range=self._largest_target(level) / 2 if self.spec.well_specified else self._largest_target(level),
                 ball=self.spec.block_radius[level],
-                log_inverse_delta=log(self.spec.n_blocks / self._delta_fit(phase)),
+                log_inverse_delta=log(self.spec.n_blocks / self.delta_fit(phase)),
             )
         unit = self.spec.value_bound[level]  # the risk bound is for numbers of order 1
         alpha = risk_radius(
@@ -132,7 +132,7 @@ class Constants:
             ball=self.spec.radius[level] / unit,
             largest_target=self._largest_target(level) / unit,
             ridge=ridge,
-            log_inverse_delta=log(1 / self._delta_fit(phase)),
+            log_inverse_delta=log(1 / self.delta_fit(phase)),
         )
         return np.full(self.spec.n_blocks, short * self.theory.inflation * unit * alpha)
 
@@ -175,15 +175,16 @@ class Constants:
         )
         return replace(checked, fixed_ridge=ridge, fixed_width=width)  # the very arrays, which others may share
 
+    def delta_fit(self, phase: int) -> float:
+        """The failure probability of one level's fit in one phase; that of one level's trigger is the same."""
+        return self.delta / (8 * self.spec.horizon * phase**2)
+
     def _largest_target(self, level: int) -> float:
         """A bound on |r + Q'(s', a')|; without a clip at 0 the target may be as low as the ball allows."""
         spec = self.spec
         if spec.well_specified or level + 1 == spec.horizon:
             return 2 * spec.half_range(level)
         return spec.reward_max - spec.reward_min + max(spec.value_bound[level + 1], spec.radius[level + 1])
-
-    def _delta_fit(self, phase: int) -> float:
-        return self.delta / (8 * self.spec.horizon * phase**2)
 
     def _n(self, n_total: int) -> int:
         """The number of trajectories the logarithms are made for: those so far, or the user's if more."""

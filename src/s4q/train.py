@@ -1,23 +1,13 @@
 """The work behind `s4q train`: learn with a checkpoint and a log, and go on if interrupted."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import s4q
 from s4q.archive import previous_of
+from s4q.named_problems import BUILDERS, named_problem
 from s4q.presets import PresetName
-from s4q.problems import FiniteMDP
-
-PROBLEMS: dict[str, Callable[[], FiniteMDP]] = {
-    "bellman_closed": s4q.problems.bellman_closed,
-    "chain": s4q.problems.chain,
-    "combination_lock": s4q.problems.combination_lock,
-    "deep_sea": s4q.problems.deep_sea,
-    "low_rank": s4q.problems.low_rank,
-    "river_swim": s4q.problems.river_swim,
-}
 
 
 @final
@@ -62,7 +52,7 @@ def train(problem: str, episodes: int, *, preset: PresetName = "practical", seed
     >>> train("chain", 1000, files=Files()).episodes
     1000
     """
-    mdp = PROBLEMS[problem]()
+    mdp = named_problem(problem)
     settings = {"problem": problem, "preset": preset}
     learner = s4q.S4Q(mdp, preset=preset)
     return s4q.run(
@@ -102,7 +92,7 @@ def train_environment(
 
 
 def _made(env_id: str) -> Any:
-    known = f"problem must be one of {', '.join(sorted(PROBLEMS))}, or the id of a Gymnasium environment"
+    known = f"problem must be one of {', '.join(BUILDERS)}, or the id of a Gymnasium environment"
     try:
         import gymnasium
     except ImportError:

@@ -1,5 +1,6 @@
 """The theory made computable: exact quantities of the paper on finite MDPs. No learner imports it."""
 
+from s4q.theory.audit import Audit, AuditRow, SeedAudit, SeedRow, audit, over_seeds
 from s4q.theory.covariance import expected_covariances, expected_grams
 from s4q.theory.effective_dim import EffectiveDim, cap, effective_dim, effective_dims, realised_gain
 from s4q.theory.structure import (
@@ -10,6 +11,7 @@ from s4q.theory.structure import (
     check_structure,
     comparator_errors,
 )
+from s4q.theory.theorem2 import Theorem2, theorem2
 from s4q.theory.transfer_error import (
     PhaseTransfer,
     phase_transfers,
@@ -21,9 +23,15 @@ from s4q.theory.transfer_error import (
 )
 
 __all__ = [
+    "Audit",
+    "AuditRow",
     "EffectiveDim",
     "PhaseTransfer",
+    "SeedAudit",
+    "SeedRow",
     "Structure",
+    "Theorem2",
+    "audit",
     "bellman_backup",
     "bellman_errors",
     "best_on_policy_fit",
@@ -34,11 +42,13 @@ __all__ = [
     "effective_dims",
     "expected_covariances",
     "expected_grams",
+    "over_seeds",
     "phase_transfers",
     "realised_gain",
     "terr_realised",
     "terr_runs",
     "terr_search",
     "terr_upper",
+    "theorem2",
     "transfer_error",
 ]

@@ -1,0 +1,59 @@
+"""`s4q audit` with the constants of the paper: CPU, and whether Theorem 1 says something and holds.
+
+`python -m benchmarks.audit` prints the tables of docs/audit.md.
+"""
+
+import time
+
+from rich.table import Table
+
+from s4q.audit_command import audited, small_problem
+from s4q.presets import PresetName
+from s4q.theory import Audit
+
+RUNS: tuple[tuple[PresetName, int], ...] = (("paper", 10**17), ("tight", 10**14))
+
+
+def measured(preset: PresetName, episodes: int) -> tuple[Audit, float]:
+    """The audit of one run on low_rank with d = 3, H = 2, and the CPU seconds of run and audit."""
+    start = time.process_time()
+    result = audited(small_problem("low_rank", {}), preset, episodes, seed=0, delta=0.05)
+    return result, time.process_time() - start
+
+
+def table() -> Table:
+    result = Table(title="s4q audit on low_rank (d = 3, H = 2); targets: CPU <= 120 s, all hold, regret < bound < 1")
+    for header in ("preset", "episodes", "average regret", "bound of Theorem 1", "rows that hold", "all", "CPU s"):
+        result.add_column(header, justify="right")
+    for preset, episodes in RUNS:
+        audit, seconds = measured(preset, episodes)
+        regret = audit["Theorem 1 (a)"]
+        held = sum(row.holds is True for row in audit.rows)
+        claimed = sum(row.holds is not None for row in audit.rows)
+        cells = (preset, f"{episodes:.0e}", f"{regret.measured:.3g}", f"{regret.bound:.3g}", f"{held} of {claimed}")
+        result.add_row(*cells, "yes" if audit.holds else "NO", f"{seconds:.2f}")
+    return result
+
+
+def markdown(audit: Audit) -> str:
+    """The audit as a table for the docs."""
+    lines = ["| statement | in the paper | measured | | bound | holds |", "|---|---|---|---|---|---|"]
+    for row in audit.rows:
+        statement = row.statement.replace("|", "\\|")
+        if row.measured is None:
+            lines.append(f"| {statement} | `{row.where}` | | | | {row.note} |")
+            continue
+        verdict = ("yes" if row.holds else "NO") + ("" if row.always else " (w.p.)")
+        side = ">=" if row.above else "<="
+        lines.append(f"| {statement} | `{row.where}` | {row.measured:.4g} | {side} | {row.bound:.4g} | {verdict} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    for preset, episodes in RUNS:
+        audit, seconds = measured(preset, episodes)
+        print(f"`{preset}`, {episodes:.0e} episodes, {seconds:.1f} CPU s:\n\n{markdown(audit)}\n")
+
+
+if __name__ == "__main__":
+    main()
