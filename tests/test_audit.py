@@ -354,7 +354,7 @@ def test_command_refuses_nonsense() -> None:
     ):
         code, output = invoke(*arguments)
         assert code == 2, (arguments, output)
-        assert "must" in output or "needed" in output or "has no" in output
+        assert "must" in output or "needed" in output or "has no" in output or "is not one of" in output
 
 
 def test_whole_numbers_are_exact() -> None:
