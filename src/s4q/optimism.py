@@ -21,7 +21,6 @@ class QLevel:
     width: Any | None = None  # (n_blocks,)
     second: Any | None = None  # (n_blocks, k)
     scale: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    clip: tuple[float, float] | None = None
 
 
 def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any) -> Any:

@@ -127,7 +127,7 @@ def _recorder(learner: Learner) -> "_Recorder":
 
 def _require_one_problem(learner: Learner, collector: Collector) -> None:
     """Bounds may be declared differently on purpose; sizes and the reward range may not."""
-    theirs = getattr(getattr(collector, "mdp", None), "spec", None)
+    theirs = getattr(getattr(collector, "mdp", None), "spec", None) or getattr(collector, "spec", None)
     if theirs is None:
         return
     for name in ("horizon", "n_actions", "n_blocks", "block_dim", "reward_min", "reward_max"):
