@@ -39,7 +39,7 @@ class AliasTable:
         column = scaled.astype(np.int64)
         cell = rows * self.width + column
         stays = (scaled - column) < self.stay[cell]
-        return np.take(self.index, 2 * cell + stays)
+        return np.asarray(np.take(self.index, 2 * cell + stays))
 
 
 def _alias(probabilities: Array) -> tuple[Array, IntArray]:

@@ -195,7 +195,7 @@ class TableLens:
     def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
         del states
         everywhere = policy.probabilities(h, np.arange(self._table.vectors.shape[1]), self._table.level(h))
-        return np.take(np.asarray(everywhere), self._arrays.to_numpy(sight), axis=0)
+        return np.asarray(np.take(np.asarray(everywhere), self._arrays.to_numpy(sight), axis=0))
 
     def sample(self, sight: Any, actions: Any) -> Any:
         return sight * self._n_actions + actions
