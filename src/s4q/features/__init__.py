@@ -1,5 +1,35 @@
-"""Feature maps: states in, `Phi` out. They belong to collectors, never to learners."""
+"""Feature maps: states in, `Phi` out. They belong to collectors, never to learners.
 
+OneHot, PerAction, Dense, Callable and TableFeatures are feature maps; Fourier, Tiles, RBF, RandomFourier and Sklearn
+are features of a state, which PerAction turns into a feature map. `registry` writes them down by name and parameters.
+"""
+
+from s4q.features import registry
+from s4q.features.callable import Callable
+from s4q.features.checking import check_features
+from s4q.features.defaults import default_features
+from s4q.features.dense import Dense
+from s4q.features.fourier import Fourier
+from s4q.features.one_hot import OneHot
+from s4q.features.per_action import PerAction
+from s4q.features.random_fourier import RandomFourier
+from s4q.features.rbf import RBF
+from s4q.features.scikit_learn import Sklearn
 from s4q.features.table import TableFeatures
+from s4q.features.tiles import Tiles
 
-__all__ = ["TableFeatures"]
+__all__ = [
+    "RBF",
+    "Callable",
+    "Dense",
+    "Fourier",
+    "OneHot",
+    "PerAction",
+    "RandomFourier",
+    "Sklearn",
+    "TableFeatures",
+    "Tiles",
+    "check_features",
+    "default_features",
+    "registry",
+]

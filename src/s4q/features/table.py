@@ -1,13 +1,13 @@
 """Features of finitely many states, as a table. States are whole numbers 0..S-1."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array, BoolArray, IntArray, Phi, States
-from s4q.checks import finite_array, require_finite, require_shape
+from s4q.checks import finite_array, require_count, require_finite, require_shape
 from s4q.least_squares import elliptical_norm_sq
 from s4q.requests import FeatureMap
 
@@ -25,6 +25,8 @@ class TableFeatures:
     vectors: Array  # (H, S, A, k)
     blocks: IntArray  # (H, S, A)
     n_blocks: int
+
+    custom: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_shape("features", self.vectors, (None, None, None, None), "(H, S, A, k)")
@@ -76,6 +78,26 @@ class TableFeatures:
             )
         vectors = finite_array("features", np.stack([phi.vectors for phi in phis]))
         return cls(vectors, np.stack([phi.blocks for phi in phis]), features.n_blocks)
+
+    @classmethod
+    def from_lists(cls, vectors: ArrayLike, blocks: ArrayLike, n_blocks: int, horizon: int) -> "TableFeatures":
+        """Undo `config`: one level stands for all of them where they are the same."""
+        array, whole = finite_array("features", vectors), np.array(blocks, dtype=np.int64)
+        require_count("horizon", horizon, "the number of levels")
+        if len(array) == 1 < horizon:
+            array = np.broadcast_to(array, (horizon, *array.shape[1:]))
+            whole = np.broadcast_to(whole, (horizon, *whole.shape[1:]))
+        return cls(array, whole, n_blocks)
+
+    def config(self) -> dict[str, Any]:
+        """The parameters of `from_lists`, as JSON can say them."""
+        levels = slice(1) if self.stationary else slice(None)
+        return {
+            "vectors": self.vectors[levels].tolist(),
+            "blocks": self.blocks[levels].tolist(),
+            "n_blocks": int(self.n_blocks),
+            "horizon": len(self.vectors),
+        }
 
     @property
     def n_actions(self) -> int:

@@ -1,0 +1,174 @@
+"""check_features: does a feature map keep its promises on an environment's observations?"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from s4q.blocks import Array, Phi, States
+from s4q.checks import require_count, require_finite, require_shape
+from s4q.features.batches import require_unit_norms
+from s4q.features.spaces import n_actions_of
+from s4q.requests import FeatureMap
+
+BATCH_GAP = 1e-9  # rounding of another batch size, and no more
+SINGLES = 100  # observations that are also evaluated alone
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FeatureReport:
+    """What was measured. That there is a report means that every promise held."""
+
+    n_sampled: int  # observations drawn from the space
+    n_played: int  # observations met while playing
+    n_actions: int
+    n_blocks: int
+    block_dim: int
+    max_norm: float
+    min_norm: float
+    blocks_seen: int
+    batch_gap: float  # largest difference between a state evaluated alone and in a batch
+
+
+def check_features(features: FeatureMap, env: Any, n: int = 1000, seed: int = 0, *, horizon: int = 1) -> FeatureReport:
+    """Evaluate a map on n observations drawn from the space and n met while playing at random; refuse what is wrong.
+
+    env: a Gymnasium environment (it is reset and stepped), or a pair (observation_space, action_space). Checked at
+    levels 0, the middle and the last of `horizon`: shapes, whole blocks in range, finite, norm at most 1, the same
+    twice, the same alone as in a batch, the same at every level if declared stationary. Nothing outside the env draws
+    a random number: spaces are copied before they are seeded.
+
+    >>> from gymnasium.spaces import Box, Discrete
+    >>> from s4q.features import Fourier, PerAction
+    >>> space = Box(0, 1, (1,))
+    >>> check_features(PerAction(Fourier(space, order=3), n_actions=2), (space, Discrete(2)), n=50).block_dim
+    4
+    """
+    require_count("n", n, "the number of observations to look at")
+    require_count("seed", seed, "a seed of the spaces and the env", at_least=0)
+    require_count("horizon", horizon, "the number of levels")
+    _require_map(features)
+    playable = not isinstance(env, tuple)
+    observation_space, action_space = (env.observation_space, env.action_space) if playable else env
+    if hasattr(env, "num_envs"):
+        raise ValueError("env must be a single environment; pass one of them, or (observation_space, action_space)")
+    if features.n_actions != n_actions_of(action_space):
+        raise ValueError(f"features have n_actions = {features.n_actions}, but the action space is {action_space}")
+    sampled = _sampled(features, observation_space, n, seed)
+    played = _played(env, action_space, n, seed) if playable else sampled[:0]
+    levels = sorted({0, horizon // 2, horizon - 1})
+    parts = [_check(features, h, states) for states in (sampled, played) if len(states) for h in levels]
+    if getattr(features, "stationary", False):
+        for states in (sampled, played):
+            _require_same(features, states, levels)
+    return FeatureReport(
+        n_sampled=len(sampled),
+        n_played=len(played),
+        n_actions=features.n_actions,
+        n_blocks=features.n_blocks,
+        block_dim=features.block_dim,
+        max_norm=max(float(part.norms.max()) for part in parts),
+        min_norm=min(float(part.norms.min()) for part in parts),
+        blocks_seen=len(set().union(*(part.blocks for part in parts))),
+        batch_gap=max(part.batch_gap for part in parts),
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class _Part:
+    norms: Array
+    blocks: set[int]
+    batch_gap: float
+
+
+def _require_map(features: Any) -> None:
+    missing = [name for name in ("n_actions", "n_blocks", "block_dim") if not hasattr(features, name)]
+    if missing and hasattr(features, "dim"):
+        name = type(features).__name__
+        raise ValueError(f"{name} gives features of states; wrap it: features.PerAction({name}(...), n_actions)")
+    if missing or not callable(features):
+        raise ValueError(
+            f"features must be a feature map, callable with n_actions, n_blocks and block_dim; "
+            f"{type(features).__name__} lacks {', '.join(missing) or 'the call'}; see features.Callable"
+        )
+
+
+def _sampled(features: Any, space: Any, n: int, seed: int) -> States:
+    """Observations of the space, moved into the range the map declares: what lies outside is the env's to show."""
+    own = deepcopy(space)
+    own.seed(seed)
+    states = np.stack([np.asarray(own.sample()) for _ in range(n)])
+    ranges = getattr(getattr(features, "state_features", features), "ranges", None)
+    if ranges is None:
+        return states
+    return np.asarray(np.clip(ranges.rows(states), ranges.low, ranges.high).reshape(states.shape))
+
+
+def _played(env: Any, action_space: Any, n: int, seed: int) -> States:
+    """Observations met under random actions, episode i started with seed + i."""
+    actions = deepcopy(action_space)
+    actions.seed(seed)
+    found: list[Any] = []
+    episode = 0
+    while len(found) < n:
+        observation, _ = env.reset(seed=seed + episode)
+        found.append(np.array(observation))
+        over = False
+        while not over and len(found) < n:
+            observation, _, terminated, truncated, _ = env.step(actions.sample())
+            found.append(np.array(observation))  # a copy: an env may use its array again
+            over = bool(terminated or truncated)
+        episode += 1
+    return np.stack(found)
+
+
+def _check(features: FeatureMap, h: int, states: States) -> _Part:
+    phi = _evaluated(features, h, states)
+    again = _evaluated(features, h, states)
+    if not (np.array_equal(phi.vectors, again.vectors) and np.array_equal(phi.blocks, again.blocks)):
+        raise ValueError(f"features must be deterministic, but level {h} gave two answers for the same states")
+    rows = np.unique(np.linspace(0, len(states) - 1, min(SINGLES, len(states))).astype(int))
+    gap = 0.0
+    for i in rows.tolist():
+        alone = _evaluated(features, h, states[i : i + 1])
+        gap = max(gap, float(np.abs(alone.vectors[0] - phi.vectors[i]).max()))
+        if gap > BATCH_GAP or not np.array_equal(alone.blocks[0], phi.blocks[i]):
+            raise ValueError(
+                f"features must treat each state of a batch by itself, but state {_shown(states[i])} at level {h} "
+                f"differs by {gap:.3g} when evaluated alone; do not normalise over the batch"
+            )
+    return _Part(np.linalg.norm(phi.vectors, axis=-1), set(np.unique(phi.blocks).tolist()), gap)
+
+
+def _evaluated(features: FeatureMap, h: int, states: States) -> Phi:
+    """phi_h of the states, with its form checked."""
+    phi = features(h, states)
+    if not isinstance(phi, Phi):
+        raise ValueError(f"a feature map must return Phi(vectors, blocks); got {type(phi).__name__}")
+    vectors, blocks = np.asarray(phi.vectors), np.asarray(phi.blocks)
+    require_shape("vectors", vectors, (len(states), features.n_actions, features.block_dim), "(n, A, k)")
+    require_shape("blocks", blocks, (len(states), features.n_actions), "(n, A)")
+    if blocks.dtype.kind not in "iu" or not 0 <= blocks.min() <= blocks.max() < features.n_blocks:
+        raise ValueError(
+            f"blocks must be whole numbers in 0..{features.n_blocks - 1}; got {blocks.min()}..{blocks.max()}"
+        )
+    require_finite("features", vectors)
+    require_unit_norms(vectors, "divide all features by a bound on their norm")
+    return phi
+
+
+def _require_same(features: FeatureMap, states: States, levels: list[int]) -> None:
+    """Declared stationary: the same at every level."""
+    if len(states):
+        first = features(levels[0], states)
+        for h in levels[1:]:
+            other = features(h, states)
+            if not (np.array_equal(first.vectors, other.vectors) and np.array_equal(first.blocks, other.blocks)):
+                raise ValueError(f"features are declared stationary, but levels {levels[0]} and {h} differ")
+
+
+def _shown(state: Any) -> str:
+    return np.array2string(np.asarray(state), precision=6, threshold=8)

@@ -1,0 +1,82 @@
+"""Per-action features e_a (x) psi(s): one block per action, with the same features of the state in each."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, final
+
+import numpy as np
+
+from s4q.blocks import Array, IntArray, Phi, States
+from s4q.checks import require_count, require_shape
+from s4q.features.batches import for_every_action, for_every_state, require_unit_norms
+from s4q.features.naming import describe, is_custom
+
+
+class StateFeatures(Protocol):
+    """Features psi(s) of a batch of states, (n, dim); each row has norm at most 1."""
+
+    @property
+    def dim(self) -> int: ...
+    def __call__(self, states: States) -> Array: ...
+
+
+@final
+@dataclass(frozen=True, eq=False, init=False)
+class PerAction:
+    """|A| blocks of length k = state_features.dim; a feature map.
+
+    state_features: any of this package (Fourier, Tiles, RBF, RandomFourier, Sklearn), or your own object with `dim`
+    and `__call__(states) -> (n, dim)`. The norm is that of psi(s): at most 1 by proof for those of this package,
+    checked at every call for others.
+
+    >>> from s4q.features import Fourier
+    >>> features = PerAction(Fourier(low=[0, 0], high=[1, 1], order=1), n_actions=3)
+    >>> features.n_blocks, features.block_dim, features(0, np.zeros((5, 2))).vectors.shape
+    (3, 4, (5, 3, 4))
+    """
+
+    state_features: StateFeatures
+    n_actions: int
+    _blocks: IntArray = field(repr=False)  # (A,)
+    _proven: bool = field(repr=False)
+
+    stationary: ClassVar[bool] = True
+
+    def __init__(self, state_features: StateFeatures, n_actions: int) -> None:
+        require_count("n_actions", n_actions, "the number of actions")
+        dim = getattr(state_features, "dim", None)
+        if not callable(state_features) or dim is None:
+            raise ValueError(
+                "state_features must be callable on states and have a `dim`, as features.Fourier does; got "
+                f"{type(state_features).__name__}; a plain function goes into features.Callable"
+            )
+        require_count("state_features.dim", dim, "the number of features of a state")
+        proven = bool(getattr(state_features, "proven", False))
+        vars(self).update(
+            state_features=state_features, n_actions=int(n_actions), _blocks=np.arange(n_actions), _proven=proven
+        )
+
+    @property
+    def n_blocks(self) -> int:
+        return self.n_actions
+
+    @property
+    def block_dim(self) -> int:
+        return int(self.state_features.dim)
+
+    @property
+    def custom(self) -> bool:
+        """Does it hold something of the user's that no file can carry?"""
+        return is_custom(self.state_features)
+
+    def __call__(self, h: int, states: States) -> Phi:  # noqa: ARG002 - the same at every level
+        """vectors (n, A, k), a read-only view of psi (n, k), and blocks (n, A)."""
+        psi = self.state_features(states)
+        if not self._proven:
+            psi = np.asarray(psi, dtype=np.float64)
+            require_shape("state features", psi, (len(states), self.block_dim), "(n, dim)")
+            require_unit_norms(psi, "divide state_features by a bound on their norm")
+        return Phi(for_every_action(psi, self.n_actions), for_every_state(self._blocks, len(psi)))
+
+    def config(self) -> dict[str, Any]:
+        """The parameters, as JSON can say them."""
+        return {"state_features": describe(self.state_features), "n_actions": self.n_actions}

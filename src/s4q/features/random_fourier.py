@@ -1,0 +1,82 @@
+"""Random Fourier features (Rahimi & Recht 2007): sines and cosines at random frequencies."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.blocks import Array, States
+from s4q.checks import finite_array, require_count, require_positive
+from s4q.features.batches import products
+from s4q.features.ranges import Ranges, require_moderate
+
+
+@final
+@dataclass(frozen=True, eq=False, init=False)
+class RandomFourier:
+    """cos(w.x) and sin(w.x) at m = dim // 2 frequencies w ~ N(0, I / width^2), x the observation in [0, 1]^d.
+
+    space: a Gymnasium Box with finite bounds; or declare `low` and `high`. width: of the Gaussian kernel, as a share
+    of the range; one number or one per dimension. seed: part of the map, so that a map is made again from its
+    parameters. An odd `dim` adds a constant feature (m + 1 parts in all), an even one has none: choose odd when
+    targets may have an offset, as values mostly do.
+
+    Norm: each of the parts has cos^2 + sin^2 = 1 (or 1^2), and all are divided by the square root of their number, so
+    exactly 1, where the usual sqrt(2/D) cos(w.x + b) reaches sqrt 2. Features of a state: see PerAction.
+
+    >>> psi = RandomFourier(low=[0, 0], high=[1, 1], dim=65, width=0.3, seed=0)
+    >>> psi.dim, round(float(np.linalg.norm(psi(np.array([[0.2, 0.9]])))), 12)
+    (65, 1.0)
+    """
+
+    ranges: Ranges
+    dim: int
+    width: Array  # (d,)
+    seed: int
+    _frequencies: Array = field(repr=False)  # (d, m)
+
+    proven: ClassVar[bool] = True
+    custom: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        space: Any = None,
+        *,
+        dim: int,
+        width: ArrayLike,
+        seed: int = 0,
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+        clip: bool = False,
+    ) -> None:
+        ranges = Ranges.of(space, low=low, high=high, clip=clip)
+        require_count("dim", dim, "the number of features (a pair for each frequency)", at_least=2)
+        require_moderate("RandomFourier", dim, "take fewer")
+        require_count("seed", seed, "an address in SeedSequence", at_least=0)
+        widths = finite_array("width", width)
+        if widths.shape not in ((), (ranges.dim,)):
+            raise ValueError(f"width must be one number or one per dimension, ({ranges.dim},); got {widths.shape}")
+        for value in widths.ravel().tolist():
+            require_positive("width", value, "the width of the kernel as a share of the range")
+        rng = np.random.default_rng(np.random.SeedSequence(int(seed)))
+        widths = np.broadcast_to(widths, (ranges.dim,)).copy()
+        frequencies = rng.standard_normal((ranges.dim, dim // 2)) / widths[:, None]
+        vars(self).update(ranges=ranges, dim=int(dim), width=widths, seed=int(seed), _frequencies=frequencies)
+
+    def __call__(self, states: States) -> Array:
+        """(n, dim) of observations (n, d): the cosines, the sines and, if dim is odd, the constant."""
+        angles = products(self.ranges.unit(states), self._frequencies)
+        m, odd = self.dim // 2, self.dim % 2
+        psi = np.empty((len(angles), self.dim))
+        np.cos(angles, out=psi[:, :m])
+        np.sin(angles, out=psi[:, m : 2 * m])
+        if odd:
+            psi[:, -1] = 1.0
+        psi *= 1 / math.sqrt(m + odd)
+        return psi
+
+    def config(self) -> dict[str, Any]:
+        """The parameters, as JSON can say them."""
+        return {"dim": self.dim, "width": self.width.tolist(), "seed": self.seed} | self.ranges.config()
