@@ -18,7 +18,7 @@ from s4q.optimism import QLevel, norms_sq, optimistic
 from s4q.policies import Policy
 from s4q.requests import FeatureMap, Spec
 
-_CHUNK = 2**18  # numbers whitened at a time: features and product stay in the cache
+_ROWS, _CHUNK = 1024, 2**16  # rows, or numbers, whitened at a time: features and product stay in the cache
 
 
 class Lens(Protocol):
@@ -84,7 +84,7 @@ class FeatureLens:
         del seen_at
         xp, (vectors, blocks) = self._arrays.xp, sight
         n, n_actions, k = vectors.shape
-        size = max(1, _CHUNK // (n_actions * k))
+        size = max(1, _ROWS // n_actions, _CHUNK // (n_actions * k))
         level = self._level(q, h)
         pieces = [optimistic(xp, level, vectors[i : i + size], blocks[i : i + size]) for i in range(0, max(n, 1), size)]
         values = pieces[0] if len(pieces) == 1 else xp.concat(pieces, axis=0)
