@@ -124,7 +124,7 @@ def test_sums_are_those_of_the_definition(dense: bool) -> None:
 def test_same_seed_same_bits_another_seed_differs_and_parts_make_the_whole(which: int) -> None:
     features = Waves(3, 4, dense=False)
     spec = drift_spec(features)
-    request = all_requests(spec, n=700)[which]
+    request = all_requests(spec, n=300)[which]
     collector = GymCollector(Drift(), features, spec, seed=1)
     answer = collector.collect(request)
     assert equal(answer, collector.collect(request))
