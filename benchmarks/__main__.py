@@ -3,12 +3,13 @@
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from benchmarks import least_squares, s3q, s4q
+from benchmarks import collectors, least_squares, s3q, s4q
 
 
 def main() -> None:
     console = Console(width=130)
     tables = (least_squares.table, s3q.table, s4q.cost_table, s4q.slope_table, s4q.counts_table)
+    tables += (collectors.rate_table, collectors.blocks_table, collectors.tabular_table, collectors.single_table)
     with threadpool_limits(limits=1):
         for table in tables:
             console.print(table())

@@ -238,8 +238,8 @@ def single_table() -> Table:
         q = spread_q(spec)
         white = np.broadcast_to(optimistic_q(spec, 0).whitener[:1], (horizon, *spec.gram_shape))  # type: ignore[index]
         for request in (
-            Explore(7, q, white, FREE, 1000, pool=True),
-            Regress(8, 10, Mixture([q], np.ones(1)), q, 1000, pool=True),
+            Explore(7, q, white, FREE, 256, pool=True),
+            Regress(8, 10, Mixture([q], np.ones(1)), q, 256, pool=True),
         ):
             env, collected = _taped(name, lambda env, r=request, f=features, s=spec: GymCollector(env, f, s).collect(r))
             steps, bare = env.steps, cpu_seconds(env.replay)

@@ -197,11 +197,12 @@ def test_dice_are_uniform_and_have_a_prefix_property() -> None:
     assert len({d.env_seed for d in dice}) == 2000
 
 
-@pytest.mark.parametrize("kind", ["dense", "per action", "mixed blocks", "one-hot"])
+@pytest.mark.parametrize("kind", ["dense", "per action", "one psi", "mixed blocks", "one-hot"])
 @pytest.mark.parametrize("spread", [True, False])
 def test_the_fast_greedy_action_is_that_of_linear_q(kind: str, spread: bool) -> None:
     rng = np.random.default_rng(0)
-    k, n_blocks = {"dense": (5, 1), "per action": (5, 4), "mixed blocks": (5, 3), "one-hot": (1, 12)}[kind]
+    sizes = {"dense": (5, 1), "per action": (5, 4), "one psi": (5, 4), "mixed blocks": (5, 3), "one-hot": (1, 12)}
+    k, n_blocks = sizes[kind]
     theta = rng.normal(size=(2, n_blocks, k))
     white, width = rng.normal(size=(2, n_blocks, k, k)), rng.random((2, n_blocks))
     second = Spread(rng.normal(size=theta.shape), rng.uniform(0.1, 1.0, size=(2, 4))) if spread else None
@@ -209,10 +210,13 @@ def test_the_fast_greedy_action_is_that_of_linear_q(kind: str, spread: bool) -> 
         actor = GreedyActor(q)
         for _ in range(50):
             vectors = rng.normal(size=(4, k))
-            blocks = np.arange(4) if kind == "per action" else rng.integers(0, n_blocks, size=4)
+            if kind == "one psi":
+                vectors = np.broadcast_to(vectors[0], (4, k))
+            in_order = kind in ("per action", "one psi")
+            blocks = np.arange(4) if in_order else rng.integers(0, n_blocks, size=4)
             look, phi = Look(vectors, blocks), Phi(vectors[None], blocks[None])
             for h in (0, 1):
-                fast = actor._values(q.level(h), look)
+                fast = actor.values(h, look)
                 np.testing.assert_allclose(fast, q.optimistic(h, phi)[0], rtol=1e-12, atol=1e-12)
                 assert actor(h, None, look, EpisodeDice(0, 0, 0, 1)) == q.greedy(h, phi)[0]
 
