@@ -1,6 +1,7 @@
 """BatchCollector: array simulators, all episodes of a shard at once."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any, final
 
 import numpy as np
@@ -138,56 +139,59 @@ class BatchCollector:
 
     def _explore(self, request: Explore, shard: Shard, sequence: np.random.SeedSequence, start: Array) -> Visits:
         spec, lens, to_numpy, n = self.spec, self._lens, self._arrays.to_numpy, shard.n_episodes
-        n_kept = request.done + request.keep - shard.index
-        rng = self._arrays.generator(sequence.spawn(2)[1])
-        groups = [Group(request.policy, 0, n)]
-        steps = list(self._rollout.steps(rng, groups, spec.horizon, look_after=n_kept > 0))
-        rows = [to_numpy(step.rows) for step in steps]
+        n_kept = max(0, request.done + request.keep - shard.index)
+        rng, groups = self._arrays.generator(sequence.spawn(2)[1]), [Group(request.policy, 0, n)]
         added, returns = np.zeros((n, spec.horizon)), np.full(n, -spec.horizon * spec.reward_min)
-        for step, here in zip(steps, rows, strict=True):
+        rows: list[IntArray] = []
+        samples: list[Any] = []  # what was visited; all else of a level is let go before the next
+        kept: list[Transitions] = []
+        promised: Array | None = None
+        for step in self._rollout.steps(rng, groups, spec.horizon, look_after=n_kept > 0):
+            here = to_numpy(step.rows)
             added[here, step.h] = to_numpy(lens.norms_sq(step.h, request.whitener, step.sample))
             returns[here] += to_numpy(step.rewards)
-        if request.pool:
-            added = added.sum(axis=1, keepdims=True)
-        progress = np.cumsum(added, axis=0)  # [Alg2:AccomulatorIncrement]
+            rows.append(here)
+            samples.append(step.sample)
+            if n_kept:
+                kept.append(self._transitions(step, int(np.searchsorted(here, n_kept))))
+            if step.h == 0 and isinstance(request.policy, LinearQ):
+                promised = request.policy.clipped(0, to_numpy(step.best))
+        progress = np.cumsum(added.sum(axis=1, keepdims=True) if request.pool else added, axis=0)
         cut = _first_crossing(request, shard, start + progress)
         counts = [int(np.searchsorted(here, cut)) for here in rows]
         grams = np.zeros((spec.horizon, *spec.gram_shape))
-        for step, count in zip(steps, counts, strict=True):
-            grams[step.h] = lens.gram(step.h, lens.first(step.sample, count))
+        for h, (sample, count) in enumerate(zip(samples, counts, strict=True)):
+            grams[h] = lens.gram(h, lens.first(sample, count))
+        trimmed = [_first_steps(part, count) for part, count in zip(kept, counts, strict=False)]
         return Visits(
             grams=grams,
             progress=progress[cut - 1],
             n_episodes=cut,
             return_sum=float(returns[:cut].sum()),
             return_sum_sq=float(returns[:cut] @ returns[:cut]),
-            start_value_sum=self._start_values(request, steps[0], cut),
+            start_value_sum=None if promised is None else float(np.sum(promised[:cut])),
             n_steps=sum(counts),
-            kept=self._kept(steps, rows, min(cut, n_kept)) if n_kept > 0 else None,
+            kept=Transitions.concatenate(trimmed) if trimmed else None,
         )
 
-    def _start_values(self, request: Explore, step: LevelStep, cut: int) -> float | None:
-        if not isinstance(request.policy, LinearQ):
-            return None
-        return float(request.policy.clipped(0, self._arrays.to_numpy(step.best)[:cut]).sum())
+    def _transitions(self, step: LevelStep, n: int) -> Transitions:
+        """The first n rows of a step, as features in numpy."""
+        spec, to_numpy = self.spec, self._arrays.to_numpy
+        vectors, blocks = self._lens.chosen(step.h, self._lens.first(step.sample, n))
+        after = np.zeros((n, spec.n_actions, spec.block_dim))
+        after_blocks = np.zeros((n, spec.n_actions), dtype=np.int64)
+        going = to_numpy(step.going)
+        going = going[: int(np.searchsorted(going, n))]
+        if len(going):
+            phi = self._lens.phi(min(step.h + 1, spec.horizon - 1), self._lens.part(step.after, slice(len(going))))
+            after[going], after_blocks[going] = phi.vectors, phi.blocks
+        rewards = to_numpy(step.rewards)[:n] - spec.reward_min
+        ended, once = to_numpy(step.ended)[:n], np.ones(n, dtype=np.int64)
+        return Transitions(np.full(n, step.h), vectors, blocks, rewards, after, after_blocks, ended, once)
 
-    def _kept(self, steps: list[LevelStep], rows: list[IntArray], n_kept: int) -> Transitions:
-        """The steps of the first episodes, as features."""
-        spec, to_numpy, pieces = self.spec, self._arrays.to_numpy, []
-        for step, here in zip(steps, rows, strict=True):
-            n = int(np.searchsorted(here, n_kept))
-            vectors, blocks = self._lens.chosen(step.h, self._lens.first(step.sample, n))
-            after = np.zeros((n, spec.n_actions, spec.block_dim))
-            after_blocks = np.zeros((n, spec.n_actions), dtype=np.int64)
-            going = to_numpy(step.going)
-            going = going[: int(np.searchsorted(going, n))]
-            if len(going):
-                phi = self._lens.phi(min(step.h + 1, spec.horizon - 1), self._lens.part(step.after, slice(len(going))))
-                after[going], after_blocks[going] = phi.vectors, phi.blocks
-            rewards = to_numpy(step.rewards)[:n] - spec.reward_min
-            ended, once = to_numpy(step.ended)[:n], np.ones(n, dtype=np.int64)
-            pieces.append(Transitions(np.full(n, step.h), vectors, blocks, rewards, after, after_blocks, ended, once))
-        return Transitions.concatenate(pieces)
+
+def _first_steps(steps: Transitions, n: int) -> Transitions:
+    return Transitions(*(getattr(steps, field.name)[:n] for field in fields(steps)))
 
 
 def _first_crossing(request: Explore, shard: Shard, progress: Array) -> int:
