@@ -3,7 +3,7 @@
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from benchmarks import audit, certificates, effective_dim, least_squares, s3q, s4q
+from benchmarks import audit, certificates, collectors, effective_dim, least_squares, s3q, s4q
 
 
 def main() -> None:
@@ -18,6 +18,10 @@ def main() -> None:
         certificates.stopping_table,
         effective_dim.table,
         audit.table,
+        collectors.rate_table,
+        collectors.blocks_table,
+        collectors.tabular_table,
+        collectors.single_table,
     )
     with threadpool_limits(limits=1):
         for table in tables:

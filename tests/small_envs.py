@@ -49,7 +49,8 @@ class Drift(gym.Env):
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
         push = (float(action) - (self.action_space.n - 1) / 2) / 4
-        self.x = np.clip(self.x + [push, self.x[0] / 4] + self.np_random.normal(0, 0.15, 2), -1.9, 1.9)
+        move = np.array([push, self.x[0] / 4]) + self.np_random.normal(0, 0.15, 2)
+        self.x = np.clip(self.x + move, -1.9, 1.9)
         self.t += 1
         ended = bool(abs(self.x[0]) > 1)
         truncated = self.limit is not None and self.t >= self.limit

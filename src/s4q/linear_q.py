@@ -160,14 +160,13 @@ class LinearQ:
 
     def level(self, h: int) -> QLevel:
         """The parameters of level h."""
-        clip = None if self.clip is None else (float(self.clip[h, 0]), float(self.clip[h, 1]))
         if self.whitener is None or self.width is None:
-            return QLevel(self.theta[h], clip=clip)
+            return QLevel(self.theta[h])
         white = self.whitener[h if len(self.whitener) > 1 else 0]
         if self.spread is None:
-            return QLevel(self.theta[h], white, self.width[h], clip=clip)
+            return QLevel(self.theta[h], white, self.width[h])
         noise, ceiling, ridge, kappa = self.spread.scale[h].tolist()
-        return QLevel(self.theta[h], white, self.width[h], self.spread.second[h], (noise, ceiling, ridge, kappa), clip)
+        return QLevel(self.theta[h], white, self.width[h], self.spread.second[h], (noise, ceiling, ridge, kappa))
 
     def optimistic(self, h: int, phi: Phi) -> Array:
         """phi . theta + bonus, unclipped, (n, n_actions)."""

@@ -21,7 +21,6 @@ class QLevel:
     width: Any | None = None  # (n_blocks,)
     second: Any | None = None  # (n_blocks, k)
     scale: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    clip: tuple[float, float] | None = None
 
 
 def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any) -> Any:
@@ -94,5 +93,7 @@ def _dot(xp: Any, parameter: Any, vectors: Any, blocks: Any) -> Any:
 
 
 def _entries(xp: Any, values: Any, blocks: Any) -> Any:
-    """values[blocks], written as the array API wants it."""
+    """values[blocks], written as the array API wants it; one number where there is one block."""
+    if values.shape[0] == 1:
+        return values[0]
     return xp.reshape(xp.take(values, xp.reshape(blocks, (-1,)), axis=0), blocks.shape)

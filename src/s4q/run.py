@@ -141,7 +141,7 @@ def _watch(learner: Any, before: Progress, *, needed: bool, wanted: bool) -> Wat
 
 def _require_one_problem(learner: Learner, collector: Collector) -> None:
     """Bounds may be declared differently on purpose; sizes and the reward range may not."""
-    theirs = getattr(getattr(collector, "mdp", None), "spec", None)
+    theirs = getattr(getattr(collector, "mdp", None), "spec", None) or getattr(collector, "spec", None)
     if theirs is None:
         return
     for name in ("horizon", "n_actions", "n_blocks", "block_dim", "reward_min", "reward_max"):

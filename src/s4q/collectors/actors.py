@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any, final
 
@@ -37,8 +38,9 @@ class GreedyActor:
     """
 
     def __init__(self, policy: LinearQ) -> None:
-        self._levels = [policy.level(h) for h in range(policy.horizon)]
-        self._in_order = list(range(policy.theta.shape[1]))  # blocks of the actions, where nothing is to be looked up
+        self._policy = policy
+        self._levels: list[_Level | None] = [None] * policy.horizon
+        self._in_order = list(range(policy.theta.shape[1]))
         self._known: dict[tuple[int, int], int] = {}
 
     def __call__(self, h: int, observation: Any, look: Look, dice: EpisodeDice) -> int:
@@ -54,28 +56,61 @@ class GreedyActor:
         return action
 
     def _best(self, h: int, look: Look) -> int:
-        values = self._values(self._levels[h], look)
+        values = self.values(h, look)
         return values.index(max(values))  # exact ties go to the lowest
 
-    def _values(self, level: QLevel, look: Look) -> list[float]:
+    def values(self, h: int, look: Look) -> list[float]:
         """`optimism.optimistic` of one state."""
-        vectors, blocks = look.vectors, look.blocks
-        everywhere = blocks.tolist() == self._in_order
-        linear = np.vecdot(level.theta if everywhere else level.theta[blocks], vectors).tolist()
-        if level.whitener is None or level.width is None:
-            return list(linear)
-        if len(level.whitener) == 1:
-            white = vectors @ level.whitener[0].T
-        else:
-            matrices = level.whitener if everywhere else level.whitener[blocks]
-            white = np.matmul(matrices, vectors[:, :, None])[:, :, 0]
-        norms_sq = np.vecdot(white, white).tolist()
-        widths = (level.width if everywhere else level.width[blocks]).tolist()
-        if level.second is not None:
-            squares = np.vecdot(level.second if everywhere else level.second[blocks], vectors).tolist()
-            parts = zip(widths, linear, squares, norms_sq, strict=True)
+        level = self._levels[h]
+        if level is None:
+            level = self._levels[h] = _Level.of(self._policy.level(h))
+        (linear, *squares), norms_sq, widths = self._parts(level, look)
+        if norms_sq is None:
+            return linear
+        if squares:
+            parts = zip(widths, linear, squares[0], norms_sq, strict=True)
             widths = [w + _spread_width(level.scale, x, y, n) for w, x, y, n in parts]
         return [x + w * sqrt(n) for x, w, n in zip(linear, widths, norms_sq, strict=True)]
+
+    def _parts(self, level: "_Level", look: Look) -> tuple[list[list[float]], list[float] | None, list[float]]:
+        """phi . theta (and phi . second), squared norms and widths of every action, in as few products as possible."""
+        vectors, blocks = look.vectors, look.blocks.tolist()
+        white = level.white
+        if vectors.strides[0] == 0 and blocks == self._in_order:  # e_a (x) psi: one psi, every block
+            psi = vectors[0]
+            lines = level.lines.reshape(-1, len(psi)).dot(psi).reshape(-1, len(blocks)).tolist()
+            if white is None:
+                return lines, None, []
+            product = white.reshape(-1, len(psi)).dot(psi).reshape(len(blocks), -1)
+            return lines, np.vecdot(product, product).tolist(), level.widths
+        widths = [level.widths[b] for b in blocks] if level.widths else []
+        if len(self._in_order) == 1:  # dense
+            lines = level.lines[:, 0].dot(vectors.T).tolist()
+            if white is None:
+                return lines, None, []
+            product = vectors.dot(white[0].T)
+        else:
+            lines = np.vecdot(level.lines[:, look.blocks], vectors).tolist()
+            if white is None:
+                return lines, None, []
+            product = np.matmul(white[look.blocks], vectors[:, :, None])[:, :, 0]
+        return lines, np.vecdot(product, product).tolist(), widths
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class _Level:
+    """The parameters of a level as one state wants them."""
+
+    lines: Array  # (1 or 2, n_blocks, k): theta, and second if there is a spread
+    white: Array | None  # (n_blocks, k, k)
+    widths: list[float]
+    scale: tuple[float, float, float, float]
+
+    @classmethod
+    def of(cls, level: QLevel) -> "_Level":
+        lines = [level.theta] if level.second is None else [level.theta, level.second]
+        return cls(np.stack(lines), level.whitener, [] if level.width is None else level.width.tolist(), level.scale)
 
 
 def _spread_width(scale: tuple[float, float, float, float], linear: float, square: float, norm_sq: float) -> float:

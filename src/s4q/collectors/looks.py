@@ -1,7 +1,7 @@
 """Looks: the features of one observation, taken one observation at a time so that company cannot change their bits."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -30,9 +30,7 @@ class Place:
         )
 
 
-@final
-@dataclass(frozen=True, eq=False, slots=True)
-class Look:
+class Look(NamedTuple):
     """Features of one observation for every action. `key` is the observation where it is a whole number."""
 
     vectors: Array  # (n_actions, k)

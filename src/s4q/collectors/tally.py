@@ -107,7 +107,7 @@ class Tally:
         if request.pool:
             self._progress[0] += norms.sum()
         else:
-            self._progress[: len(norms)] += norms  # [Alg2:AccomulatorIncrement]
+            self._progress[: len(norms)] += norms
         self._visited.append((chosen, blocks))
         self._first_looks.append(player.looks[0])
         # 0 a step after an early end is -reward_min a step in shifted units, as for the steps taken.
