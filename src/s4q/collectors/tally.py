@@ -182,7 +182,7 @@ def _norms_along(whitener: Array, chosen: Array, blocks: IntArray) -> Array:
     n = len(blocks)
     if chosen.shape[1] == 1:
         return np.asarray((chosen[:, 0] * whitener[np.arange(n), blocks, 0, 0]) ** 2)
-    if whitener.strides[0] == 0:  # one for all levels
+    if whitener.strides[0] == 0 and whitener.shape[1] == 1:  # one for all levels
         return np.asarray(norms_sq(np, whitener[0], chosen[:, None], blocks[:, None])[:, 0])
     norms = np.empty(n)
     for first in range(0, n, 64):  # a few levels at a time: the matrices of all would be a copy of the whitener
