@@ -178,7 +178,7 @@ def test_returns_may_exceed_the_value_bound(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_shares_of_delta_add_up(name: Any) -> None:
     settings = constants(low_rank().spec, name, delta=DELTA)
     phases, horizon = np.arange(1, 10**4), settings.spec.horizon
-    fit = sum(settings._delta_fit(int(p)) * horizon for p in phases)
+    fit = sum(settings.delta_fit(int(p)) * horizon for p in phases)
     # The ridge of paper and tight is made for log(2 d / delta_cov): one for each level, n and part of the covariance.
     covariance = 0.0
     if settings.theory is not None:
