@@ -175,24 +175,17 @@ def price_table() -> Table:
     result = Table(
         title=f"low_rank, H = 3, 10^6 episodes, {PRICE_SEEDS} seeds: the price of a bounded cache (target: 2H = 6)"
     )
-    for header in ("d", "regret", "regret, all kept", "ratio", "bytes", "bytes, all kept", "CPU s"):
+    for header in ("d", "cache, episodes", "regret", "regret, all kept", "ratio", "bytes", "CPU s"):
         result.add_column(header, justify="right")
     with ProcessPoolExecutor(2) as pool:
         for dim in (5, 10, 20):
-            bounded = list(pool.map(partial(_low_rank, dim, None), range(PRICE_SEEDS)))
-            kept = list(pool.map(partial(_low_rank, dim, 10**7), range(PRICE_SEEDS)))
-            regret, free = (np.mean([o.regret for o in outcomes]) for outcomes in (bounded, kept))
-            held, all_held = (np.mean([o.held for o in outcomes]) for outcomes in (bounded, kept))
-            cells = [
-                f"{dim}",
-                f"{regret:.0f}",
-                f"{free:.0f}",
-                f"{regret / free:.2f}",
-                f"{held:,.0f}",
-                f"{all_held:,.0f}",
-            ]
-            print(" | ".join(cells), file=sys.stderr, flush=True)
-            result.add_row(*cells, f"{np.mean([o.cpu for o in bounded]):.1f}")
+            free = np.mean([o.regret for o in pool.map(partial(_low_rank, dim, 10**7), range(PRICE_SEEDS))])
+            for cache in (None, 2000):
+                bounded = list(pool.map(partial(_low_rank, dim, cache), range(PRICE_SEEDS)))
+                regret, held, cpu = (np.mean([getattr(o, name) for o in bounded]) for name in ("regret", "held", "cpu"))
+                size = s4q.S4Q(s4q.problems.low_rank(dim=dim), cache_episodes=cache).constants.cache_episodes
+                cells = [f"{dim}", f"{size:,}{'' if cache else ' (default)'}", f"{regret:.0f}", f"{free:.0f}"]
+                result.add_row(*cells, f"{regret / free:.2f}", f"{held:,.0f}", f"{cpu:.1f}")
     return result
 
 

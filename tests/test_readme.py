@@ -3,12 +3,15 @@
 import contextlib
 import io
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import s4q
+from s4q.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -16,7 +19,8 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
 
 
 @pytest.mark.parametrize("code", BLOCKS, ids=range(len(BLOCKS)))
-def test_code_blocks_run_and_print(code: str) -> None:
+def test_code_blocks_run_and_print(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
@@ -29,6 +33,17 @@ def test_commands_are_targets_of_the_makefile() -> None:
     assert {"demo", "test"} <= commands
     for command in commands:
         assert re.search(rf"^{command}: ", makefile, re.M)
+
+
+def test_shell_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `s4q ...` line, in order, in one folder."""
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^    s4q (.*)$", README, re.M)
+    assert {command.split()[0] for command in commands} == {"train", "audit"}
+    for command in commands:
+        done = CliRunner().invoke(app, shlex.split(command))
+        assert done.exit_code == 0, done.output
+        assert done.output.strip()
 
 
 def test_files_named_exist() -> None:
@@ -71,13 +86,14 @@ def test_table_of_exploration_is_what_the_benchmark_computes() -> None:
 
 def test_rows_of_practical_are_what_the_benchmark_computes() -> None:
     """Two quick rows, all seeds; the others come from `make bench-practical`."""
-    rows = dict(re.findall(r"^\| (chain, cache 2000|DeepSea 10) \| [\d,]+ \| ([\d.]+) \|", README, re.M))
+    rows = dict(re.findall(r"^\| (chain|DeepSea 10) \| [\d,]+ \| ([\d.]+) \|", README, re.M))
     assert len(rows) == 2
     for name, regret in rows.items():
         regrets = []
         for seed in range(10):
             deep = name == "DeepSea 10"
             mdp = s4q.problems.deep_sea(10, mapping_seed=seed) if deep else s4q.problems.chain()
-            run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=seed), 500 if deep else 5000)
+            learner = s4q.S4Q(mdp, cache_episodes=2000)
+            run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), 500 if deep else 5000)
             regrets.append(run.regret)
         assert f"{np.mean(regrets):.1f}" == regret  # type: ignore[arg-type]
