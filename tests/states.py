@@ -56,7 +56,9 @@ def differences(one: Any, other: Any, where: str = "", seen: set[int] | None = N
 
 
 def _attributes(thing: Any) -> list[str]:
-    return list(vars(thing)) if hasattr(thing, "__dict__") else [f.name for f in dataclasses.fields(thing)]
+    """All but what is only remembered so as not to be computed again."""
+    names = list(vars(thing)) if hasattr(thing, "__dict__") else [f.name for f in dataclasses.fields(thing)]
+    return [name for name in names if not name.startswith("_known")]
 
 
 def run_bits(run: s4q.Run) -> tuple[Any, ...]:

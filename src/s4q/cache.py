@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from s4q.blocks import Array
 from s4q.checks import require_shape
-from s4q.least_squares import Moments, gram_of
+from s4q.least_squares import Moments, elliptical_norm_sq, gram_of
 from s4q.linear_q import LinearQ
 from s4q.requests import Spec, Transitions
 from s4q.state import Reader, State
@@ -54,8 +54,13 @@ class TransitionCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, the index of equal steps included."""
+        """Bytes held by steps, the index of equal ones and room for the norms of their features included."""
         return sum(shelf.nbytes for shelf in self._shelves)
+
+    @property
+    def gram_nbytes(self) -> int:
+        """Bytes set aside for Gram matrices, which do not grow with the steps."""
+        return len(self._shelves) * 8 * int(np.prod(self.spec.gram_shape)) if self.n_episodes else 0
 
     def add(self, kept: Transitions, n_episodes: int) -> None:
         """Keep the steps of n episodes."""
@@ -74,17 +79,17 @@ class TransitionCache:
 
     def moments(self, level: int, value: LinearQ) -> Moments:
         """The sums a fit of `level` needs, with the target at hand."""
-        steps = self._shelf(level).steps
-        if steps is None:
+        shelf = self._shelf(level)
+        if shelf.steps is None:
             return Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
-        return steps.moments(self.spec, level, value)
+        # With pooled steps and one metric for all levels, neither changes from level to level.
+        shared = self._pool and value.whitener is not None and len(value.whitener) == 1
+        norm_sq = shelf.norms_sq(value.whitener[0]) if shared and value.whitener is not None else None
+        return shelf.steps.moments(self.spec, level, value, shelf.gram(self.spec), norm_sq)
 
     def gram(self, level: int) -> Array:
         """sum of phi phi^T behind a fit of `level`, (n_blocks, k, k)."""
-        steps = self._shelf(level).steps
-        if steps is None:
-            return np.zeros(self.spec.gram_shape)
-        return gram_of(steps.vectors, steps.blocks, self.spec.n_blocks, steps.weights)
+        return self._shelf(level).gram(self.spec)
 
     def state(self) -> State:
         """For a checkpoint."""
@@ -118,21 +123,45 @@ def bytes_per_step(spec: Spec) -> int:
     floats = spec.block_dim + 1 + spec.n_actions * spec.block_dim
     integers = 1 + 1 + spec.n_actions
     key = 8 * (floats + integers) + 1
-    return key + 8 + key + 8  # the row and its count; the key and its number
+    return key + 8 + key + 8 + 8 * spec.n_actions  # the row and its count; the key and its number; norms
 
 
 @final
 class _Shelf:
-    """Steps without repetition."""
+    """Steps without repetition, and what is known of them until more come."""
 
     def __init__(self) -> None:
         self.steps: Transitions | None = None
+        self._known_gram: Array | None = None
         self._index: dict[bytes, int] = {}
+        self._known_norms: tuple[Array, Array] | None = None  # in the metric of this whitener
 
     @property
     def nbytes(self) -> int:
+        if self.steps is None:
+            return 0
         keys = sum(len(key) + 8 for key in self._index)
-        return keys + (0 if self.steps is None else self.steps.nbytes)
+        return keys + self.steps.nbytes + 8 * self.steps.next_blocks.size
+
+    def gram(self, spec: Spec) -> Array:
+        """sum of phi phi^T, (n_blocks, k, k)."""
+        if self._known_gram is None:
+            steps = self.steps
+            self._known_gram = (
+                np.zeros(spec.gram_shape)
+                if steps is None
+                else gram_of(steps.vectors, steps.blocks, spec.n_blocks, steps.weights)
+            )
+        return self._known_gram
+
+    def norms_sq(self, whitener: Array) -> Array | None:
+        """Of the next features, (n, n_actions), in the metric of this whitener (n_blocks, k, k)."""
+        if self.steps is None:
+            return None
+        if self._known_norms is None or not np.array_equal(self._known_norms[0], whitener):
+            norms = elliptical_norm_sq(self.steps.next_vectors, self.steps.next_blocks, whitener)
+            self._known_norms = (whitener, norms)
+        return self._known_norms[1]
 
     def restore(self, steps: Transitions, spec: Spec) -> None:
         """Take steps that were here before; none is there twice."""
@@ -146,6 +175,7 @@ class _Shelf:
 
     def add(self, steps: Transitions) -> None:
         """Count the steps that are here already, append the others."""
+        self._known_gram = self._known_norms = None
         fresh: list[int] = []
         counts: dict[int, int] = {}
         for i, (key, weight) in enumerate(zip(_keys(steps), steps.weights.tolist(), strict=True)):

@@ -49,15 +49,24 @@ class Moments:
 
     @classmethod
     def of(
-        cls, vectors: Array, blocks: IntArray, targets: Array, n_blocks: int, weights: IntArray | None = None
+        cls,
+        vectors: Array,
+        blocks: IntArray,
+        targets: Array,
+        n_blocks: int,
+        weights: IntArray | None = None,
+        gram: Array | None = None,
     ) -> "Moments":
-        """Sums of samples: vectors (n, k), blocks (n,), targets (n,), weights (n,) whole numbers (1 each if None)."""
+        """Sums of samples: vectors (n, k), blocks (n,), targets (n,), weights (n,) whole numbers (1 each if None).
+
+        gram: that of these samples, if known already.
+        """
         if len(blocks) and not 0 <= blocks.min() <= blocks.max() < n_blocks:
             raise ValueError(f"blocks must lie in 0..{n_blocks - 1}; got {blocks.min()}..{blocks.max()}")
         count = np.ones(len(blocks)) if weights is None else weights.astype(np.float64)
         weighted = count * targets
         return cls(
-            gram=gram_of(vectors, blocks, n_blocks, weights),
+            gram=gram_of(vectors, blocks, n_blocks, weights) if gram is None else gram,
             moment=_sum_by_block(vectors, weighted, blocks, n_blocks),
             moment_sq=_sum_by_block(vectors, weighted * targets, blocks, n_blocks),
             sum_y2=float(weighted @ targets),

@@ -168,9 +168,9 @@ class LinearQ:
         noise, ceiling, ridge, kappa = self.spread.scale[h].tolist()
         return QLevel(self.theta[h], white, self.width[h], self.spread.second[h], (noise, ceiling, ridge, kappa))
 
-    def optimistic(self, h: int, phi: Phi) -> Array:
-        """phi . theta + bonus, unclipped, (n, n_actions)."""
-        return np.asarray(optimistic(np, self.level(h), phi.vectors, phi.blocks))
+    def optimistic(self, h: int, phi: Phi, norm_sq: Array | None = None) -> Array:
+        """phi . theta + bonus, unclipped, (n, n_actions); norm_sq (n, n_actions): the squared norms, if known."""
+        return np.asarray(optimistic(np, self.level(h), phi.vectors, phi.blocks, norm_sq))
 
     def clipped(self, h: int, values: Array) -> Array:
         """Values of level h, clipped where this Q clips."""
@@ -180,11 +180,11 @@ class LinearQ:
         """The clipped optimistic value of every action, (n, n_actions)."""
         return self.clipped(h, self.optimistic(h, phi))
 
-    def value(self, h: int, phi: Phi) -> Array:
-        """max over actions of the clipped value, (n,); 0 after the last level."""
+    def value(self, h: int, phi: Phi, norm_sq: Array | None = None) -> Array:
+        """max over actions of the clipped value, (n,); 0 after the last level. norm_sq: as in `optimistic`."""
         if h == self.horizon:
             return np.zeros(len(phi.vectors))
-        return self.clipped(h, self.optimistic(h, phi).max(axis=1))
+        return self.clipped(h, self.optimistic(h, phi, norm_sq).max(axis=1))
 
     def greedy(self, h: int, phi: Phi) -> IntArray:
         """Best action per state, (n,), by the unclipped value (clipping makes ties); exact ties go to the lowest."""

@@ -23,8 +23,10 @@ class QLevel:
     scale: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
 
-def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any) -> Any:
+def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, norm_sq: Any | None = None) -> Any:
     """phi . theta + bonus, unclipped, (n, n_actions). vectors (n, n_actions, k), blocks (n, n_actions).
+
+    norm_sq: the squared norms, where they are known already.
 
     >>> import numpy as np
     >>> level = QLevel(np.array([[1.0, 1.0]]), np.eye(2)[None], np.array([2.0]))
@@ -34,7 +36,8 @@ def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any) -> Any:
     linear = _dot(xp, level.theta, vectors, blocks)
     if level.whitener is None:
         return linear
-    norm_sq = norms_sq(xp, level.whitener, vectors, blocks)
+    if norm_sq is None:
+        norm_sq = norms_sq(xp, level.whitener, vectors, blocks)
     width = _entries(xp, level.width, blocks)
     if level.second is not None:
         squares = _dot(xp, level.second, vectors, blocks)

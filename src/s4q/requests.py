@@ -143,15 +143,20 @@ class Transitions:
         """All steps of the pieces, in their order."""
         return cls(*(np.concatenate([getattr(piece, f.name) for piece in pieces]) for f in fields(cls)))
 
-    def targets(self, spec: Spec, level: int, value: LinearQ) -> Array:
+    def targets(self, spec: Spec, level: int, value: LinearQ, norm_sq: Array | None = None) -> Array:
         """y = r + max_a' Qtar(s', a'), (n,), for a fit of `level`. An ended episode is worth a known constant."""
-        after = value.value(level + 1, Phi(self.next_vectors, self.next_blocks))
+        after = value.value(level + 1, Phi(self.next_vectors, self.next_blocks), norm_sq)
         return self.rewards + np.where(self.ended, spec.ended_value(level), after)  # [Alg1:TDError]
 
-    def moments(self, spec: Spec, level: int, value: LinearQ) -> Moments:
-        """The sums a fit of `level` needs, over all these steps whatever their level."""
-        targets = self.targets(spec, level, value)
-        return Moments.of(self.vectors, self.blocks, targets, spec.n_blocks, self.weights)
+    def moments(
+        self, spec: Spec, level: int, value: LinearQ, gram: Array | None = None, norm_sq: Array | None = None
+    ) -> Moments:
+        """The sums a fit of `level` needs, over all these steps whatever their level.
+
+        gram, and norm_sq (n, n_actions) of the next features in the metric of the target's bonus: if known already.
+        """
+        targets = self.targets(spec, level, value, norm_sq)
+        return Moments.of(self.vectors, self.blocks, targets, spec.n_blocks, self.weights, gram)
 
     @property
     def nbytes(self) -> int:

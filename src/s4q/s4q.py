@@ -148,7 +148,8 @@ class S4Q:
         s3q = 0 if self._s3q is None else self._s3q.nbytes
         last = self.last_phase
         kept = 0 if last is None else last.q.nbytes + last.cov_ref.nbytes + last.increment.nbytes
-        return self.memory.nbytes + self.cache.nbytes + self._loop.nbytes + self._gram.nbytes + s3q + kept
+        cached = self.cache.nbytes + self.cache.gram_nbytes
+        return self.memory.nbytes + cached + self._loop.nbytes + self._gram.nbytes + s3q + kept
 
     def explain(self) -> str:
         """Where the constants come from, and what they mean in numbers of episodes; print it."""
