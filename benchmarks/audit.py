@@ -43,9 +43,8 @@ def markdown(audit: Audit) -> str:
         if row.measured is None:
             lines.append(f"| {statement} | `{row.where}` | | | | {row.note} |")
             continue
-        verdict = ("yes" if row.holds else "NO") + ("" if row.always else " (w.p.)")
         side = ">=" if row.above else "<="
-        lines.append(f"| {statement} | `{row.where}` | {row.measured:.4g} | {side} | {row.bound:.4g} | {verdict} |")
+        lines.append(f"| {statement} | `{row.where}` | {row.measured:.4g} | {side} | {row.bound:.4g} | {row.verdict} |")
     return "\n".join(lines)
 
 
