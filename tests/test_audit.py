@@ -229,7 +229,11 @@ def test_refusals() -> None:
     learner, collector = s4q.S4Q(SMALL, "realisable"), s4q.collectors.CountCollector(SMALL, seed=0)
     with pytest.raises(ValueError, match="record=True"):
         audit(s4q.run(learner, collector, 1000), SMALL)
-    with pytest.raises(ValueError, match="from phase 1 on"):
+    with pytest.raises(ValueError, match="from its first episode on"):
+        audit(s4q.run(learner, collector, 1000, record=True), SMALL)
+    learner = s4q.S4Q(SMALL, "tight")
+    s4q.run(learner, collector, 10)
+    with pytest.raises(ValueError, match="from its first episode on"):  # still in phase 1, but ten were not recorded
         audit(s4q.run(learner, collector, 1000, record=True), SMALL)
     with pytest.raises(ValueError, match="cache_episodes=0"):
         audit(recorded(SMALL, "realisable", 100, cache_episodes=5), SMALL)
@@ -268,7 +272,10 @@ TAMPERINGS: dict[str, tuple[Callable[[s4q.Run], s4q.Run], set[str]]] = {
         {"expected over seen progress", "progress at the trigger"},
     ),
     "a main loop of a hundred thousand times as many": (
-        lambda run: tampered(run, lambda p: replace(p, n_trajectories=10**5 * p.n_trajectories)),
+        lambda run: tampered(
+            replace(run, curve=tuple(replace(p, main_episodes=10**5 * p.main_episodes) for p in run.curve)),
+            lambda p: replace(p, n_trajectories=10**5 * p.n_trajectories),
+        ),
         {"elliptic potential", "information gathered, and its cap"},
     ),
     "a main loop that saw 10^130 times as much": (

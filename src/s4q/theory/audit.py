@@ -144,7 +144,16 @@ def audit(run: Run, mdp: FiniteMDP) -> Audit:
 
 
 def over_seeds(audits: Sequence[Audit]) -> SeedAudit:
-    """Count the failures of each statement in audits of the same problem with different seeds."""
+    """Count the failures of each statement in audits of the same problem with different seeds.
+
+    >>> import s4q
+    >>> mdp, audits = s4q.problems.low_rank(dim=2, horizon=2), []
+    >>> for seed in range(3):
+    ...     learner, collector = s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=seed)
+    ...     audits.append(audit(s4q.run(learner, collector, 1000, record=True), mdp))
+    >>> over_seeds(audits).holds
+    True
+    """
     if not audits:
         raise ValueError("audits must hold at least one audit; got none")
     rows = []

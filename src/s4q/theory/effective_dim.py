@@ -58,7 +58,12 @@ def effective_dim(
 
 
 def effective_dims(mdp: FiniteMDP, n_over_ridge: ArrayLike, *, tolerance: float = 1e-2) -> list[EffectiveDim]:
-    """d~_h of every level; n_over_ridge is one number or one per level."""
+    """d~_h of every level; n_over_ridge is one number or one per level.
+
+    >>> from s4q.problems import chain
+    >>> [round(bracket.lower, 2) for bracket in effective_dims(chain(3, 2), [100.0, 0.01])]
+    [7.86, 0.01]
+    """
     ratios = per_level("n_over_ridge", n_over_ridge, mdp.horizon)
     return [effective_dim(mdp, h, float(ratio), tolerance=tolerance) for h, ratio in enumerate(ratios)]
 

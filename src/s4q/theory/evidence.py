@@ -142,8 +142,8 @@ def _checked_record(run: Run) -> Record:
     if record is None:
         raise ValueError("run has no record; an audit needs run(..., record=True)")
     first = record.phases[0] if record.phases else record.unfinished
-    if first is None or first.phase != 1:
-        raise ValueError("run must be recorded from phase 1 on: pass record=True to the learner's first run")
+    if first is None or first.phase != 1 or first.n_trajectories > run.curve[0].main_episodes:
+        raise ValueError("run must be recorded from its first episode on: pass record=True to the learner's first run")
     if record.constants.cache_episodes:
         raise ValueError(
             f"run kept the transitions of {record.constants.cache_episodes} episodes, and no statement of the paper "
