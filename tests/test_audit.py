@@ -166,7 +166,7 @@ def test_what_is_not_claimed_says_why() -> None:
     for constants, reason in (
         ({"bonus_width": 1.0}, "set by hand"),
         ({"ridge": 5.0}, "set by hand"),
-        ({"bonus_from": "own"}, "bonus_from"),
+        ({"bonus_from": "own"}, "about bonus_from='previous'"),
     ):
         row = audit(recorded(SMALL, "tight", 10**6, **constants), SMALL)["fit"]
         assert row.holds is None
@@ -180,11 +180,60 @@ def test_what_is_not_claimed_says_why() -> None:
     assert "declared exact" in audit(recorded(declared, "realisable", 2000), declared)["fit"].note
 
 
+def test_an_error_that_nobody_meets_still_voids_the_claims_at_every_pair() -> None:
+    """Features declared exact that are wrong at pairs no policy of the run visits: transfer error 0, no proof."""
+    built = s4q.problems.harmless_error(6, 2, 3, 2, kind="unvisited")
+    lies = FiniteMDP(
+        built.transitions, built.rewards, built.start, built.features.vectors, reward_max=0.5, well_specified=True
+    )
+    run = recorded(lies, "realisable", 2000)
+    evidence, result = gather(run, lies), audit(run, lies)
+    assert evidence.terr == 0.0
+    assert evidence.off_free > 0.05
+    assert "declared exact" in result["fit"].note
+    assert result["fit"].holds is None
+
+
+def test_the_trigger_of_practical_is_the_one_it_plays_with() -> None:
+    """Smaller in the first phase, while there is nothing to replay."""
+    run = recorded(SMALL, "practical", 2000)
+    row = audit(run, SMALL)["progress at the trigger"]
+    assert row.holds
+    assert run.record is not None
+    need = [run.record.constants.threshold(p.phase, replaying=p.phase > 1)[0] for p in run.record.phases]
+    assert row.bound in need
+    slow = tampered(run, lambda p: p if p.phase == 1 else replace(p, increment=0.3 * p.increment))
+    assert "progress at the trigger" in failing([audit(slow, SMALL)])
+
+
+def test_a_ridge_set_by_hand_bounds_no_number_of_phases() -> None:
+    result = audit(recorded(SMALL, "tight", 10**6, ridge=1e-3), SMALL)
+    assert result["Theorem 1 (b): floats"].holds
+    assert result.holds
+
+
+ENDS_AT_ONCE = FiniteMDP(  # two actions, then over: no pair of the later levels is ever met
+    [[[0.0, 1.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]], [[0.2, 0.6], [0.0, 0.0]], [1.0, 0.0], horizon=3,
+    terminal=[False, True],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("preset", "episodes"), [("realisable", 1000), ("tight", 10**8)])
+def test_levels_that_no_episode_reaches(preset: PresetName, episodes: int) -> None:
+    result = audit(recorded(ENDS_AT_ONCE, preset, episodes), ENDS_AT_ONCE)
+    assert result.holds
+    assert result["near-optimism: Q"].holds
+
+
 def test_refusals() -> None:
     learner, collector = s4q.S4Q(SMALL, "realisable"), s4q.collectors.CountCollector(SMALL, seed=0)
     with pytest.raises(ValueError, match="record=True"):
         audit(s4q.run(learner, collector, 1000), SMALL)
-    with pytest.raises(ValueError, match="from phase 1 on"):
+    with pytest.raises(ValueError, match="from its first episode on"):
+        audit(s4q.run(learner, collector, 1000, record=True), SMALL)
+    learner = s4q.S4Q(SMALL, "tight")
+    s4q.run(learner, collector, 10)
+    with pytest.raises(ValueError, match="from its first episode on"):  # still in phase 1, but ten were not recorded
         audit(s4q.run(learner, collector, 1000, record=True), SMALL)
     with pytest.raises(ValueError, match="cache_episodes=0"):
         audit(recorded(SMALL, "realisable", 100, cache_episodes=5), SMALL)
@@ -223,7 +272,10 @@ TAMPERINGS: dict[str, tuple[Callable[[s4q.Run], s4q.Run], set[str]]] = {
         {"expected over seen progress", "progress at the trigger"},
     ),
     "a main loop of a hundred thousand times as many": (
-        lambda run: tampered(run, lambda p: replace(p, n_trajectories=10**5 * p.n_trajectories)),
+        lambda run: tampered(
+            replace(run, curve=tuple(replace(p, main_episodes=10**5 * p.main_episodes) for p in run.curve)),
+            lambda p: replace(p, n_trajectories=10**5 * p.n_trajectories),
+        ),
         {"elliptic potential", "information gathered, and its cap"},
     ),
     "a main loop that saw 10^130 times as much": (
@@ -233,6 +285,10 @@ TAMPERINGS: dict[str, tuple[Callable[[s4q.Run], s4q.Run], set[str]]] = {
     "a fit that is off": (
         lambda run: tampered(run, lambda p: replace(p, q=LinearQ(p.q.theta + 0.4, p.q.whitener, p.q.width, p.q.clip))),
         {"fit", "Theorem 3 (a)", "Theorem 3 (b)"},
+    ),
+    "replays ten times as long": (
+        lambda run: replace(run, curve=tuple(replace(p, replay_episodes=10 * p.replay_episodes) for p in run.curve)),
+        {"samples of a level"},
     ),
     "replays of bad policies": (
         lambda run: replace(run, curve=(run.curve[0], *(replace(p, regret=1.0 * p.episodes) for p in run.curve[1:]))),

@@ -182,3 +182,16 @@ def test_the_search_for_a_linear_q_that_breaks_closure_beats_random_ones() -> No
         fit = features @ np.linalg.lstsq(features, target, rcond=None)[0]
         best = max(best, float(np.abs(fit - target).max()))
     assert check_structure(mdp).closure_residual[0] >= 0.999 * best
+
+
+def test_levels_that_no_episode_reaches_are_exact() -> None:
+    mdp = FiniteMDP(
+        [[[0.0, 1.0]], [[0.0, 1.0]]], [[0.5], [0.0]], [1.0, 0.0], horizon=3, terminal=[False, True]
+    )  # fmt: skip
+    found = check_structure(mdp)
+    assert (found.low_rank, found.bellman_closed, found.radius_fits) == (True, True, True)
+    np.testing.assert_allclose(found.radius_upper, [0.5, 0.0, 0.0])
+    policy = s4q.UniformPolicy(1)
+    assert not best_on_policy_fit(mdp, policy, 1, [1.0, 1.0]).any()
+    assert s4q.theory.terr_upper(mdp, policy) == pytest.approx(0.0, abs=1e-12)
+    assert [bracket.upper for bracket in s4q.theory.effective_dims(mdp, 10.0)][1:] == [0.0, 0.0]

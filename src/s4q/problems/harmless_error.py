@@ -28,9 +28,9 @@ def harmless_error(
     less. No linear function tells the two apart, ties go to the lower action, and the better policy takes it too: the
     pairs with the error are never visited.
     cancelling: a state is one of the n_states and a coin, 2 n_states in all. The coin is fair, falls once before the
-    start and stays. Odd levels pay `amount` more on heads and less on tails, even levels the other way round; features
-    see no coin. Along every episode the errors of two levels cancel (the horizon must be even). A value that read the
-    coin would not be linear, so even without the error the problem is Bellman closed only.
+    start and stays. The first level, the third and so on pay `amount` more on heads and less on tails, the others the
+    other way round; features see no coin. Along every episode the errors of two levels cancel (the horizon must be
+    even). A value that read the coin would not be linear, so even without the error the problem is Bellman closed only.
 
     Features and moves are those of a `low_rank`; rewards without the error lie in [1/4, 3/4] of the largest.
 

@@ -18,6 +18,15 @@ def optimal_values(transitions: Array, rewards: Array) -> Array:
     return q
 
 
+def greedy(q: Array) -> Array:
+    """The policy that takes the best action of q (H, S, A), as probabilities (H, S, A); ties go to the lowest action.
+
+    >>> greedy(np.array([[[1.0, 3.0, 3.0]]])).tolist()
+    [[[0.0, 1.0, 0.0]]]
+    """
+    return np.asarray(np.eye(q.shape[-1])[q.argmax(axis=-1)])
+
+
 def policy_values(transitions: Array, rewards: Array, policy: Array) -> Array:
     """Q^pi, (H, S, A), of a policy (H, S, A)."""
     q = np.array(rewards, dtype=np.float64)

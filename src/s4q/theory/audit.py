@@ -10,6 +10,7 @@ from rich.table import Table
 from s4q.ledger import Run
 from s4q.problems import FiniteMDP
 from s4q.theory.evidence import Evidence, gather
+from s4q.theory.lemmas import Worst
 from s4q.theory.statements import STATEMENTS, Needs, Statement, clipped_away
 
 
@@ -32,7 +33,14 @@ class AuditRow:
         """The distance to the bound; negative where the statement fails."""
         if self.measured is None or self.bound is None:
             return None
-        return self.measured - self.bound if self.above else self.bound - self.measured
+        return Worst(self.measured, self.bound, self.above).slack
+
+    @property
+    def verdict(self) -> str:
+        """In a word: "yes" or "NO", "(w.p.)" if a share delta of the seeds may fail, "-" for not claimed."""
+        if self.holds is None:
+            return "-"
+        return ("yes" if self.holds else "NO") + ("" if self.always else " (w.p.)")
 
 
 @final
@@ -58,14 +66,14 @@ class Audit:
 
     def table(self) -> Table:
         """For a rich Console."""
-        table = Table(title=self.title, caption=f"w.p.: for all but a share delta = {self.delta} of seeds")
+        table = Table(title=self.title, caption=f"(w.p.): for all but a share delta = {self.delta} of seeds")
         for header in ("statement", "paper", "measured", "", "bound", "slack", "holds", "note"):
             right = header in ("measured", "bound", "slack")
             table.add_column(header, justify="right" if right else "left")
         for row in self.rows:
             shown = [_number(row.measured), _number(row.bound), _rounded(row.slack)]
             side = "" if row.measured is None else ">=" if row.above else "<="
-            table.add_row(row.statement, row.where, shown[0], side, *shown[1:], _verdict(row), row.note)
+            table.add_row(row.statement, row.where, shown[0], side, *shown[1:], row.verdict, row.note)
         return table
 
     def __str__(self) -> str:
@@ -136,7 +144,16 @@ def audit(run: Run, mdp: FiniteMDP) -> Audit:
 
 
 def over_seeds(audits: Sequence[Audit]) -> SeedAudit:
-    """Count the failures of each statement in audits of the same problem with different seeds."""
+    """Count the failures of each statement in audits of the same problem with different seeds.
+
+    >>> import s4q
+    >>> mdp, audits = s4q.problems.low_rank(dim=2, horizon=2), []
+    >>> for seed in range(3):
+    ...     learner, collector = s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=seed)
+    ...     audits.append(audit(s4q.run(learner, collector, 1000, record=True), mdp))
+    >>> over_seeds(audits).holds
+    True
+    """
     if not audits:
         raise ValueError("audits must hold at least one audit; got none")
     rows = []
@@ -173,22 +190,23 @@ def unclaimed(needs: Needs, evidence: Evidence) -> str:
         return ""
     if preset == "practical":
         return "not claimed: practical proves nothing"
-    if evidence.terr_free and spec.well_specified:
-        return f"not claimed: features declared exact, but the transfer error is {evidence.terr_free:.2g}"
+    if evidence.off_free and spec.well_specified:
+        return f"not claimed: features declared exact, but a best fit is off by {evidence.off_free:.2g}"
     if preset == "realisable" and not spec.well_specified:
         return "not claimed: realisable needs exact features"
-    if evidence.terr and preset == "realisable" and spec.block_dim > 1:
+    if evidence.off and preset == "realisable" and spec.block_dim > 1:
         return "not claimed: a target leaves the ball, as a reward and the next value bound may"
     if constants.fixed_width is not None or (constants.theory is not None and constants.fixed_ridge is not None):
         return "not claimed: width or ridge was set by hand"
-    if constants.bonus_from != ("own" if constants.theory is None else "previous"):
-        return f"not claimed: the proof is not for bonus_from={constants.bonus_from!r}"
+    meant = "own" if constants.theory is None else "previous"
+    if constants.bonus_from != meant:
+        return f"not claimed: the statement is about bonus_from={meant!r}"
     if needs == "theorem 1" and constants.theory is None:
         return "not claimed: realisable proves optimism, its ridge and trigger are too small for this"
     if needs == "theorem 1" and constants.fixed_trigger is not None:
         return "not claimed: the trigger was set by hand"
     hidden = any((clipped_away(evidence, p) & evidence.reachable).any() for p in evidence.phases)
-    if needs in ("optimism", "theorem 1") and evidence.terr and hidden:
+    if needs in ("optimism", "theorem 1") and evidence.off and hidden:
         return "not claimed: a best fit is beyond the clip of Q"
     return ""
 
@@ -199,12 +217,6 @@ def _number(value: float | None) -> str:
 
 def _rounded(slack: float | None) -> str:
     return _number(slack if slack is None or abs(slack) > 1e-12 else 0.0)
-
-
-def _verdict(row: AuditRow) -> str:
-    if row.holds is None:
-        return "-"
-    return ("yes" if row.holds else "NO") + ("" if row.always else " w.p.")
 
 
 def _text(table: Table) -> str:

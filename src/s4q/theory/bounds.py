@@ -134,8 +134,14 @@ def theorem3_values(greedy: Array, uncertainties: Array, bonuses: Array, terr: f
 
 
 def trigger_at(constants: Constants, phase: int, n: int) -> float:
-    """L(p, n): the progress that ends a phase after n of its trajectories."""
-    first, slope = constants.threshold(phase)
+    """L(p, n): the progress that ends a phase after n of its trajectories; without a cache.
+
+    >>> import s4q
+    >>> mdp = s4q.problems.low_rank()
+    >>> [trigger_at(s4q.S4Q(mdp, cache_episodes=0).constants, phase, n=100) for phase in (1, 2)]
+    [1.25, 5.0]
+    """
+    first, slope = constants.threshold(phase, replaying=phase > 1)
     return first + slope * log(max(n, 1))
 
 

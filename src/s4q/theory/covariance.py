@@ -8,7 +8,7 @@ from s4q.blocks import Array
 from s4q.least_squares import gram_of
 from s4q.main_loop import PhaseRecord, Record
 from s4q.policies import Mixture, Policy
-from s4q.problems import FiniteMDP
+from s4q.problems import FiniteMDP, planning
 
 
 def expected_grams(mdp: FiniteMDP, controller: Policy | Mixture) -> Array:
@@ -43,7 +43,7 @@ def expected_covariances(mdp: FiniteMDP, record: Record) -> Array:
     """Sbar^(p) less its ridge: sum over j < p of n_j G_{pi_j}, for every phase p that began; (P, H, n_blocks, k, k).
 
     Entry p - 1 is phase p's; the first is 0. Add `record.phases[p - 1].ridge` where the ridge is wanted. The expected
-    covariance of the paper (L2184), with n_j the trajectories of phase j's main loop.
+    covariance of the paper (before eqn:ExpectedUncertaintyParam), with n_j the trajectories of phase j's main loop.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
@@ -75,6 +75,11 @@ def controllers(mdp: FiniteMDP, record: Record) -> Iterator[tuple[PhaseRecord, A
             yield phase, total / n_total
         total = total + phase.n_trajectories * mdp.occupancies(phase.q)
         n_total += phase.n_trajectories
+
+
+def optimal_occupancies(mdp: FiniteMDP) -> Array:
+    """Those of an optimal policy, (H, S, A); ties go to the lowest action."""
+    return planning.occupancies(mdp.transitions, mdp.start, planning.greedy(mdp.q_star))
 
 
 def phases_of(mdp: FiniteMDP, record: Record) -> tuple[PhaseRecord, ...]:

@@ -1,9 +1,9 @@
-"""Effective dimension d~_h = max over policies of log det(I + (n / ridge) E_pi[phi phi^T]), bracketed (L1069).
+"""Effective dimension d~_h = max over policies of log det(I + (n / ridge) E_pi[phi phi^T]), bracketed.
 
-The objective is concave in the occupancy of level h, and the best occupancy for a linear objective is a DP. So:
-conditional gradient steps over convex combinations of policies' occupancies ("atoms"), with away steps (weight moves
-from the worst atom in use to the best) as long as they promise more than a new atom. The gap of the linearised problem
-bounds how far the optimum can be.
+The paper's "Information gain and effective dimension". The objective is concave in the occupancy of level h, and the
+best occupancy for a linear objective is a DP. So: conditional gradient steps over convex combinations of policies'
+occupancies ("atoms"), with away steps (weight moves from the worst atom in use to the best) as long as they promise
+more than a new atom. The gap of the linearised problem bounds how far the optimum can be.
 """
 
 from dataclasses import dataclass
@@ -58,13 +58,20 @@ def effective_dim(
 
 
 def effective_dims(mdp: FiniteMDP, n_over_ridge: ArrayLike, *, tolerance: float = 1e-2) -> list[EffectiveDim]:
-    """d~_h of every level; n_over_ridge is one number or one per level."""
+    """d~_h of every level; n_over_ridge is one number or one per level.
+
+    >>> from s4q.problems import chain
+    >>> [round(bracket.lower, 2) for bracket in effective_dims(chain(3, 2), [100.0, 0.01])]
+    [7.86, 0.01]
+    """
     ratios = per_level("n_over_ridge", n_over_ridge, mdp.horizon)
     return [effective_dim(mdp, h, float(ratio), tolerance=tolerance) for h, ratio in enumerate(ratios)]
 
 
 def cap(dim: int, n_over_ridge: float) -> float:
-    """d log(1 + n / (d ridge)): no problem with features of norm at most 1 has a larger d~ (L2710, E22).
+    """d log(1 + n / (d ridge)): no problem with features of norm at most 1 has a larger d~.
+
+    "Upper Bound on Information Gain", with the 1 inside the logarithm that its proof gives.
 
     >>> round(cap(5, 100.0), 3)
     15.223
@@ -76,7 +83,7 @@ def realised_gain(mdp: FiniteMDP, record: Record) -> Array:
     """log det Sbar^(P+1) / det Sbar^(1) per level, (H,): the information a run has gathered in expectation.
 
     All phases count, the unfinished one too, with the ridge of the first. At most d~_h for n = all main-loop
-    trajectories and that ridge (L2710).
+    trajectories and that ridge ("Upper Bound on Information Gain").
     """
     total, ridge = cumulative_grams(mdp, record)[-1], phases_of(mdp, record)[0].ridge
     scaled = total / ridge[:, None, None, None] + np.eye(mdp.spec.block_dim)

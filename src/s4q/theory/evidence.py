@@ -14,11 +14,11 @@ from s4q.ledger import Run
 from s4q.linear_q import LinearQ
 from s4q.main_loop import PhaseRecord, Record
 from s4q.presets import Constants
-from s4q.problems import FiniteMDP, planning
+from s4q.problems import FiniteMDP
 from s4q.theory.bounds import expected_sum, fit_radius, uncertainty
-from s4q.theory.covariance import grams_of_occupancies, phases_of
+from s4q.theory.covariance import grams_of_occupancies, optimal_occupancies, phases_of
 from s4q.theory.effective_dim import EffectiveDim, effective_dims, realised_gain
-from s4q.theory.lemmas import optimal_policy
+from s4q.theory.lemmas import trace_ratio
 from s4q.theory.structure import bellman_errors, errors_of_fits, next_values
 
 
@@ -51,6 +51,16 @@ class PhaseEvidence:
         return self.q - self.errors
 
     @property
+    def progress(self) -> list[float]:
+        """Sum of |phi|^2 in the metric of Sigma_ref over the main loop, per level."""
+        grams = enumerate(self.record.increment)
+        return [trace_ratio(self.ridged(self.record.cov_ref, h), gram) for h, gram in grams]
+
+    def ridged(self, grams: Array, h: int) -> Array:
+        """The matrix of one level, (n_blocks, k, k), with the ridge of the phase added."""
+        return np.asarray(grams[h] + float(self.record.ridge[h]) * np.eye(grams.shape[-1]))
+
+    @property
     def best_linear(self) -> Array:
         """phi . theta_pi, the best on-policy prediction of the backup."""
         return self.backup - self.comparators
@@ -68,7 +78,8 @@ class Evidence:
     best: Array  # occupancy of an optimal policy
     reachable: BoolArray  # (H, S, A): the pairs that some policy visits, terminal ones left out
     terr: float  # the largest |sum_h E Delta_h| of a phase, under an optimal policy or the phase's own; 0 if rounding
-    terr_free: float  # the same if parameters could leave their balls; 0 when the features are exact
+    off: float  # the largest |Delta| at a reachable pair; 0 if rounding
+    off_free: float  # the same if parameters could leave their balls; 0 when the features are exact
     dims: tuple[EffectiveDim, ...]  # of each level, at n = episodes and the ridge of phase 1
     realised: Array  # (H,): the information gathered
 
@@ -101,14 +112,10 @@ def gather(run: Run, mdp: FiniteMDP) -> Evidence:
         own = occupancies[i]
         found.append(_phase(mdp, record, phase, previous, own, controller, before, i < len(record.phases)))
         total, before = total + counts[i] * own, before + counts[i]
-    best = planning.occupancies(mdp.transitions, mdp.start, optimal_policy(mdp))
-    terr = _largest(mdp, best, [(p.occupancy, p.comparators) for p in found])
-    free = np.full(mdp.horizon, np.inf)
-    terr_free = terr and _largest(
-        mdp,
-        best,
-        [(p.occupancy, errors_of_fits(mdp, p.controller, next_values(mdp, p.record.q), free)) for p in found],
-    )
+    best = optimal_occupancies(mdp)
+    terr = max(abs(expected_sum(meets, p.comparators)) for p in found for meets in (best, p.occupancy))
+    off = _largest(mdp, [p.comparators for p in found])
+    free = [errors_of_fits(mdp, p.controller, next_values(mdp, p.record.q), np.inf) for p in found] if off else []
     return Evidence(
         mdp=mdp,
         run=run,
@@ -116,17 +123,18 @@ def gather(run: Run, mdp: FiniteMDP) -> Evidence:
         phases=tuple(found),
         best=best,
         reachable=np.repeat(mdp.reachable[:, :, None], mdp.n_actions, axis=2),
-        terr=terr,
-        terr_free=terr_free,
+        terr=terr if terr > 1e-9 * mdp.spec.value_bound[0] else 0.0,
+        off=off,
+        off_free=_largest(mdp, free),
         dims=tuple(effective_dims(mdp, run.episodes / phases[0].ridge)),
         realised=realised_gain(mdp, record),
     )
 
 
-def _largest(mdp: FiniteMDP, best: Array, phases: list[tuple[Array, Array]]) -> float:
-    """The largest |sum_h E errors_h| of the phases' (own occupancy, errors); 0 if it is rounding."""
-    terr = max(abs(expected_sum(meets, errors)) for own, errors in phases for meets in (best, own))
-    return terr if terr > 1e-9 * mdp.spec.value_bound[0] else 0.0
+def _largest(mdp: FiniteMDP, errors: list[Array]) -> float:
+    """The largest error at a reachable pair; 0 if it is rounding, of which directions hardly visited have more."""
+    largest = max((float(np.abs(each[mdp.reachable]).max()) for each in errors), default=0.0)
+    return largest if largest > 1e-7 * mdp.spec.value_bound[0] else 0.0
 
 
 def _checked_record(run: Run) -> Record:
@@ -134,8 +142,8 @@ def _checked_record(run: Run) -> Record:
     if record is None:
         raise ValueError("run has no record; an audit needs run(..., record=True)")
     first = record.phases[0] if record.phases else record.unfinished
-    if first is None or first.phase != 1:
-        raise ValueError("run must be recorded from phase 1 on: pass record=True to the learner's first run")
+    if first is None or first.phase != 1 or first.n_trajectories > run.curve[0].main_episodes:
+        raise ValueError("run must be recorded from its first episode on: pass record=True to the learner's first run")
     if record.constants.cache_episodes:
         raise ValueError(
             f"run kept the transitions of {record.constants.cache_episodes} episodes, and no statement of the paper "

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from s4q.blocks import Array
 from s4q.least_squares import Moments, StreamingLeastSquares, constrained_fit
 from s4q.problems import FiniteMDP, planning
+from s4q.theory.bounds import expected_sum
 
 
 class Claim(NamedTuple):
@@ -116,12 +117,7 @@ def bonus_sandwich(bonuses: Array, uncertainties: Array, ratio: float) -> Claim:
 
 def errors_to_go(mdp: FiniteMDP, errors: Array) -> Array:
     """sum_{t >= h} E errors_t along an optimal policy from (s, a) at level h on, (H, S, A)."""
-    return planning.policy_values(mdp.transitions, errors, optimal_policy(mdp))
-
-
-def optimal_policy(mdp: FiniteMDP) -> Array:
-    """An optimal policy as probabilities, (H, S, A); ties go to the lowest action."""
-    return np.asarray(np.eye(mdp.n_actions)[mdp.q_star.argmax(axis=-1)])
+    return planning.policy_values(mdp.transitions, errors, planning.greedy(mdp.q_star))
 
 
 def near_optimism(q: ArrayLike, q_star: ArrayLike, to_go: ArrayLike) -> Claim:
@@ -131,7 +127,7 @@ def near_optimism(q: ArrayLike, q_star: ArrayLike, to_go: ArrayLike) -> Claim:
 
 def error_identity(promised: float, value: float, occupancy: Array, errors: Array, scale: float) -> Claim:
     """E(V - V^pi) = sum_h E_pi err_h for the greedy policy pi, to 1e-9 of the scale of values. Proof of Thm 2 (b)."""
-    off = promised - value - float((occupancy * errors).sum())
+    off = promised - value - expected_sum(occupancy, errors)
     return claim(abs(off), 1e-9 * scale)  # [Lemma:ErrorIdentity]
 
 
@@ -159,9 +155,12 @@ def information_gain(sigma: Array, gram: Array, n: float, cap: float) -> Claim:
     return between(max(log(1 + x), linear), gain, x)  # [Lemma:InfoGain]
 
 
-def information_cap(realised: ArrayLike, effective: ArrayLike, caps: ArrayLike) -> Claim:
-    """Realised gain <= effective dimension <= d log(1 + K/(d lambda)). "Upper Bound on Information Gain"."""
-    return between(realised, effective, caps)  # [Lemma:InfoCap]
+def information_cap(realised: ArrayLike, lower: ArrayLike, upper: ArrayLike, caps: ArrayLike) -> Claim:
+    """Realised gain <= effective dimension <= d log(1 + K/(d lambda)). "Upper Bound on Information Gain".
+
+    lower and upper bracket the effective dimension. All (H,), the claim is (2, H).
+    """
+    return claim(np.stack([realised, lower]), np.stack([upper, caps]))  # [Lemma:InfoCap]
 
 
 def proportional(progress: ArrayLike, expected: ArrayLike) -> Claim:

@@ -37,6 +37,10 @@ class LevelErrors:
         up, down = np.maximum(self.slope, 0.0).sum(axis=-1), np.minimum(self.slope, 0.0).sum(axis=-1)
         return np.asarray(self.base + low * up + high * down)
 
+    def largest(self, low: float, high: float) -> Array:
+        """The largest |error| at each pair over the box, (S, A)."""
+        return np.maximum(self.highest(low, high), -self.lowest(low, high))
+
     def largest_norm(self, low: float, high: float) -> tuple[float, float]:
         """A lower and an upper bound on the largest |theta| over the box.
 

@@ -126,4 +126,5 @@ def population_fit(mdp: FiniteMDP, occupancies: Array, h: int) -> PopulationFit:
     """Fits at level h under occupancies (H, S, A); targets are (S * A,)."""
     vectors, blocks = mdp.features.vectors[h].reshape(-1, mdp.spec.block_dim), mdp.features.blocks[h].ravel()
     everywhere = np.repeat(mdp.reachable[h], mdp.n_actions).astype(np.float64)
-    return PopulationFit(vectors, blocks, mdp.spec.n_blocks, occupancies[h].ravel(), everywhere / everywhere.sum())
+    everywhere /= max(everywhere.sum(), 1.0)  # 0 where all episodes have ended before
+    return PopulationFit(vectors, blocks, mdp.spec.n_blocks, occupancies[h].ravel(), everywhere)

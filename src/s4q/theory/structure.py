@@ -181,8 +181,8 @@ def check_structure(mdp: FiniteMDP, *, restarts: int = 20, seed: int = 0, tolera
         level, bound, here = linear_errors(mdp, everywhere, h), next_bound(mdp, h), mdp.reachable[h]
         seen = LevelErrors(level.base[here], level.slope[here], level.theta_base, level.theta_slope)
         merged = LevelErrors(seen.base, _merged(mdp, h, seen.slope), seen.theta_base, seen.theta_slope)
-        widest = [max(part.highest(0, bound).max(), -part.lowest(0, bound).min()) for part in (seen, merged)]
-        found = max(_search_closure(mdp, h, seen, rng) for _ in range(restarts))
+        widest = [float(part.largest(0.0, bound).max(initial=0.0)) for part in (seen, merged)]
+        found = max(_search_closure(mdp, h, seen, rng) for _ in range(restarts)) if here.any() else 0.0
         rows.append((*widest, found, *seen.largest_norm(0.0, bound)))
     low_rank, by_merging, closure, below, above = np.array(rows).T
     return Structure(low_rank, by_merging, closure, below, above, np.array(mdp.spec.radius), tolerance)

@@ -7,10 +7,10 @@ import numpy as np
 from s4q.blocks import Array
 from s4q.linear_q import LinearQ
 from s4q.policies import Mixture, Policy
-from s4q.problems import FiniteMDP, planning
+from s4q.problems import FiniteMDP
 from s4q.theory.bounds import expected_sum, s3q_radius, theorem2_gap, theorem2_values, uncertainty
-from s4q.theory.covariance import expected_grams
-from s4q.theory.lemmas import Claim, between, claim, optimal_policy, sandwich
+from s4q.theory.covariance import expected_grams, optimal_occupancies
+from s4q.theory.lemmas import Claim, between, claim, sandwich
 from s4q.theory.structure import bellman_errors, comparator_errors
 from s4q.widths import TIGHT, Theory
 
@@ -38,7 +38,7 @@ def theorem2(
     """Theorem 2 for the fit q of an epoch of n episodes a level; with probability 1 - delta for all epochs jointly.
 
     grams (H, n_blocks, k, k): those of the epoch (`S3Q.grams`). With them the radius is the sharp one for exact
-    features, else the excess-risk radius of `theory`.
+    features in balls that no backup leaves, else the excess-risk radius of `theory`.
 
     >>> import s4q
     >>> mdp, uniform = s4q.problems.low_rank(), s4q.UniformPolicy(4)
@@ -55,8 +55,7 @@ def theorem2(
         radius = np.full(mdp.spec.n_blocks, alpha)
         levels.append(uncertainty(mdp.features.level(h), expected[h] if own is None else own, ridge, radius))
     u, errors, comparators = np.stack(levels), bellman_errors(mdp, q), comparator_errors(mdp, controller, q)
-    best = planning.occupancies(mdp.transitions, mdp.start, optimal_policy(mdp))
-    greedy = mdp.occupancies(q)
+    best, greedy = optimal_occupancies(mdp), mdp.occupancies(q)
     terr = max(abs(expected_sum(meets, comparators)) for meets in (best, greedy))
     here = np.repeat(mdp.reachable[:, :, None], mdp.n_actions, axis=2)
     low, high = theorem2_values(best, greedy, u, terr)
