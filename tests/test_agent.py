@@ -7,9 +7,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit, TransformObservation
 
 import s4q
-from s4q.features import OneHot
+from s4q.features import Fourier, OneHot
 
 HORIZON = 12
 
@@ -93,9 +94,32 @@ def test_predict_carries_the_step_of_each_episode() -> None:
     assert int(state) == HORIZON + 1
 
 
-def test_predict_refuses_other_shapes() -> None:
-    with pytest.raises(ValueError, match="observation must have the shape"):
-        small_agent().predict(np.zeros((2, 2)))
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.zeros((2, 2)),), "observation must have the shape"),
+        ((0, {"step": 1}), "state must hold the step of each episode.*got {'step': 1}"),
+        ((0, -1), "state must hold .* got -1"),
+        ((0, 1.5), "state must hold .* got 1.5"),
+        (([0, 1], 3), "state must hold .* one for each of 2 observations; got 3"),
+        (([0, 1], [3, 3], [True]), r"episode_start must hold .* one for each of 2 observations; got \[True\]"),
+    ],
+)
+def test_predict_refuses_what_it_cannot_read(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small_agent().predict(*arguments)
+
+
+def test_predict_takes_starts_as_other_libraries_write_them() -> None:
+    agent = small_agent()
+    for starts in ([True, False], np.array([1.0, 0.0]), np.array([[True], [False]])):
+        assert agent.predict([1, 2], [5, 6], starts)[1].tolist() == [1, 7]
+    assert agent.predict([], None, [])[0].tolist() == []
+
+
+def test_one_episode_says_nothing_of_the_spread() -> None:
+    found = small_agent().evaluate(1)
+    assert (found.low, found.high, found.n_episodes) == (-np.inf, np.inf, 1)
 
 
 def test_predict_in_the_loop_of_an_evaluator() -> None:
@@ -182,6 +206,8 @@ def test_load_refuses_what_is_no_agent(tmp_path: Path) -> None:
     small_agent().save(tmp_path / "lake.s4q")
     with pytest.raises(ValueError, match="actions"):
         s4q.Agent.load(tmp_path / "lake.s4q", env=gym.make("Taxi-v4"))
+    with pytest.raises(ValueError, match=r"features do not fit .*Discrete\(64\).*at observation 63; make them"):
+        s4q.Agent.load(tmp_path / "lake.s4q", env=lake(map_name="8x8"))
 
 
 def test_certificates() -> None:
@@ -196,6 +222,8 @@ def test_certificates() -> None:
 def test_defaults_come_from_the_environment() -> None:
     agent = s4q.Agent(lake())
     assert (agent.horizon, agent.learner.spec.stationary, agent.learner.spec.well_specified) == (100, True, True)
+    for env in (TimeLimit(Endless(), 7), TimeLimit(lake(), 7), SyncVectorEnv([lambda: TimeLimit(Endless(), 7)] * 2)):
+        assert s4q.Agent(env, reward_range=(0, 1)).horizon == 7
     assert s4q.Agent(gym.make("MountainCar-v0"), reward_range=(-1, 0)).features.block_dim == 81
     assert s4q.Agent(lake(), stationary=False).learner.constants.pool is False
 
@@ -219,6 +247,14 @@ class Continuous(Endless):
         (lake(), {"horizon": 200}, "truncated after 100 steps, but the horizon is 200"),
         (lake(), {"horizon": 0}, "horizon .*got 0"),
         (gym.make("CartPole-v1"), {"reward_range": (0, 1)}, "no finite bounds in dimension"),
+        (lake(), {"reward_range": (1, 0)}, r"reward_range must be \(lowest, highest\).*got \(1, 0\)"),
+        (lake(), {"reward_range": 1}, r"reward_range must be \(lowest, highest\).*got 1"),
+        (lake(), {"reward_range": (0, 1, 2)}, r"reward_range must be \(lowest, highest\)"),
+        (lake(), {"reward_range": (1, 2)}, r"at most 0 when episodes may end early.*pass reward_range=\(0, 2\)"),
+        (lake(), {"features": Fourier(low=[0], high=[1], order=1)}, r"wrap it: features.PerAction\(Fourier"),
+        (lake(), {"features": OneHot}, "features must be a feature map.*OneHot lacks"),
+        (lake(), {"features": OneHot(3, 4)}, r"FrozenLake-v1: the features do not fit .*Discrete\(16\)"),
+        (gym.make("Blackjack-v1"), {"reward_range": (-1, 1)}, r"TransformObservation\(env, np.array, .*32, 11, 2\]\)"),
     ],
 )
 def test_bad_input(env: Any, options: dict[str, Any], message: str) -> None:
@@ -245,3 +281,18 @@ def test_actions_are_the_environments_own_numbers() -> None:
     agent = s4q.Agent(FromOne(), horizon=3, reward_range=(0, 1)).learn(50)
     assert agent.predict(0)[0] == 6
     assert agent.evaluate(2).mean == 3.0
+
+
+def test_blackjack_as_the_message_says() -> None:
+    env = TransformObservation(gym.make("Blackjack-v1"), np.array, gym.spaces.MultiDiscrete([32, 11, 2]))
+    agent = s4q.Agent(env, horizon=10, reward_range=(-1, 1)).learn(30)
+    assert agent.predict((20, 10, 0))[0] in (0, 1)
+    assert agent.predict([(20, 10, 0), (4, 10, 1)])[0].shape == (2,)
+
+
+def test_resume_can_be_stopped_early(tmp_path: Path) -> None:
+    path = tmp_path / "lake.s4q"
+    small_agent().learn(400, checkpoint=path, stop=lambda run: run.episodes >= 30)
+    again = s4q.Agent.load(path, env=lake()).resume(checkpoint=path, stop=lambda run: run.episodes >= 60)
+    assert 60 <= again.n_episodes < 400
+    assert bits(s4q.Agent.load(path, env=lake()).resume()) == bits(small_agent().learn(400))

@@ -92,6 +92,8 @@ def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
     ready = runner.invoke(app, ["train", "chain", "--episodes", "50", "--checkpoint", str(path), "--resume"])
     assert ready.exit_code == 0  # there was nothing to resume: it begins
     again = ["train", "chain", "--episodes", "50", "--checkpoint", str(path)]
+    lake = ["train", "FrozenLake-v1", "--horizon", "9", "--episodes", "5", "--checkpoint", str(tmp_path / "lake.s4q")]
+    assert runner.invoke(app, lake).exit_code == 0
     for arguments, says in (
         (["train", "nothing"], "problem must be one of low_rank, "),
         (["train", "chain", "--resume"], "--resume needs --checkpoint"),
@@ -103,6 +105,10 @@ def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
         ([*again, "--minutes", "0", "--resume"], "must be positive"),
         ([*again, "--preset", "tight", "--resume"], "pass the same settings"),
         ([*again, "--seed", "4", "--resume"], "made with a collector of seed 0; got one of seed 4"),
+        ([*lake, "--resume", "--seed", "4"], "made with a collector of seed 0; got one of seed 4"),
+        (["train", "no_module:Lake-v0"], "or the id of a Gymnasium environment"),
+        (["train", "chain", "--log", str(tmp_path)], "is no plain file"),
+        (["train", "chain", "--checkpoint", str(tmp_path)], "is no plain file"),
         (["train", "chain", "--episodes", "9", "--checkpoint", str(path), "--resume"], "50 have been played; got 9"),
     ):
         result = runner.invoke(app, arguments)
