@@ -359,13 +359,26 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 ODD = st.none() | st.booleans() | st.integers(-3, 3) | st.just(2**70) | st.floats(allow_nan=False) | st.text(max_size=3)
 
 
+@pytest.fixture(scope="module")
+def packed(good: Path) -> Packed:
+    """What is in the good file."""
+    return pack(s4q.load(good))
+
+
+@pytest.fixture(scope="module")
+def places(packed: Packed) -> list[tuple[Any, ...]]:
+    """Of all leaves in it."""
+    return sorted(leaves(packed.objects), key=str)
+
+
 @given(data=st.data(), odd=ODD | st.lists(ODD, max_size=2) | st.dictionaries(st.sampled_from(["object", "row"]), ODD))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_leaf_replaced_by_anything_is_read_or_refused(good: Path, data: st.DataObject, odd: Any) -> None:
+def test_any_leaf_replaced_by_anything_is_read_or_refused(
+    packed: Packed, places: list[tuple[Any, ...]], data: st.DataObject, odd: Any
+) -> None:
     """A value that is possible gives another learner; any other a ValueError. Never anything else."""
-    packed = pack(s4q.load(good))
     objects = json.loads(json.dumps(packed.objects))
-    *way, last = data.draw(st.sampled_from(sorted(leaves(objects), key=str)))
+    *way, last = data.draw(st.sampled_from(places))
     parent = objects
     for step in way:
         parent = parent[step]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, cast, final
 
 import s4q
-from s4q.archive import previous_of
+from s4q.archive import previous_of, require_place
 from s4q.named_problems import BUILDERS, named_problem
 from s4q.presets import PresetName
 
@@ -23,6 +23,8 @@ class Files:
     def __post_init__(self) -> None:
         if self.resume and self.checkpoint is None:
             raise ValueError("--resume needs --checkpoint, the file to go on from")
+        if self.checkpoint is not None:
+            require_place(self.checkpoint)
 
     def autosave(self, settings: dict[str, Any]) -> s4q.Autosave | None:
         """For `run`; the settings are kept in the file."""
