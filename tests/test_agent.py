@@ -35,16 +35,16 @@ def after_60_episodes(seed: int) -> bytes:
 
 def test_it_learns_frozen_lake() -> None:
     mdp = s4q.problems.from_gymnasium("FrozenLake-v1", 20)
-    agent = s4q.Agent(lake(), horizon=20, reward_range=(0, 1), seed=0).learn(episodes=1_500)
-    assert agent.n_episodes == 1_500
+    agent = s4q.Agent(lake(), horizon=20, reward_range=(0, 1), seed=0).learn(episodes=1_000)
+    assert agent.n_episodes == 1_000
     assert agent.run is not None
-    assert agent.run.episodes == 1_500
-    assert agent.run.steps > 1_500
+    assert agent.run.episodes == 1_000
+    assert agent.run.steps > 1_000
     value = mdp.value(agent.learner.policy)
     assert value > 0.9 * mdp.v_star
-    found = agent.evaluate(800)
+    found = agent.evaluate(500)
     assert found.low - 0.02 < value < found.high + 0.02
-    assert found.n_episodes == 800
+    assert found.n_episodes == 500
     assert agent.evaluate(60) == agent.evaluate(60)  # the same episodes every time
     assert str(found).startswith("mean return 0.")
 
@@ -177,15 +177,15 @@ class Fails(gym.Wrapper):
 def test_an_env_that_fails_loses_nothing(tmp_path: Path) -> None:
     """The checkpoint holds the state before the failing shard; resumed, the bits are those of never having failed."""
     path = tmp_path / "lake.s4q"
-    broken = small_agent(env=Fails(lake(), after=2_000))
+    broken = small_agent(env=Fails(lake(), after=1_200))
     with pytest.raises(ValueError, match=r"FrozenLake-v1: episode \d+ of request \d+.*out of oil"):
-        broken.learn(500, checkpoint=path)
-    assert 0 < broken.n_episodes < 500
+        broken.learn(300, checkpoint=path)
+    assert 0 < broken.n_episodes < 300
     broken.save(tmp_path / "also.s4q")
     again = s4q.Agent.load(path, env=lake())
     assert again.n_episodes == broken.n_episodes
     again.resume(checkpoint=path)
-    whole = small_agent().learn(500)
+    whole = small_agent().learn(300)
     assert bits(again) == bits(whole)
     assert again.run is not None
     assert whole.run is not None
@@ -299,7 +299,7 @@ def test_blackjack_as_the_message_says() -> None:
 
 def test_resume_can_be_stopped_early(tmp_path: Path) -> None:
     path = tmp_path / "lake.s4q"
-    small_agent().learn(400, checkpoint=path, stop=lambda run: run.episodes >= 30)
+    small_agent().learn(120, checkpoint=path, stop=lambda run: run.episodes >= 30)
     again = s4q.Agent.load(path, env=lake()).resume(checkpoint=path, stop=lambda run: run.episodes >= 60)
-    assert 60 <= again.n_episodes < 400
-    assert bits(s4q.Agent.load(path, env=lake()).resume()) == bits(small_agent().learn(400))
+    assert 60 <= again.n_episodes < 120
+    assert bits(s4q.Agent.load(path, env=lake()).resume()) == bits(small_agent().learn(120))
