@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test slow bench bench-practical clean
+PEERS := .venv-peers/bin
+PEERS_STAMP := .venv-peers/.installed
+
+.PHONY: help setup demo test slow bench bench-practical peers clean
 
 help:
 	@echo "make demo   set up and run the main job"
 	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
 	@echo "make slow   statistical tests"
 	@echo "make bench  benchmark tables (about a minute)"
+	@echo "make peers  tests against Stable-Baselines3, in an environment of their own (.venv-peers, some GB)"
 	@echo "make bench-practical  the preset practical on all problems, and its sensitivity (half an hour)"
 
 setup: $(STAMP)
@@ -40,5 +44,14 @@ bench-practical: $(STAMP)
 	$(BIN)/python -m benchmarks.practical
 	$(BIN)/python -m benchmarks.sensitivity
 
+# Other libraries are large, so nothing else needs this environment.
+$(PEERS_STAMP): peers/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-peers
+	$(PEERS)/pip install --quiet --disable-pip-version-check --editable . --requirement peers/requirements.txt
+	@touch $(PEERS_STAMP)
+
+peers: $(PEERS_STAMP)
+	$(PEERS)/pytest peers
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -26,10 +26,10 @@ CACHED, REPLAYED, FIXED = "practical, counts", "realisable, counts", "S3Q, episo
 def parts(kind: str) -> tuple[Any, Any, int]:
     """A new learner, a collector and the number of episodes; each run takes some tenths of a second."""
     if kind == CACHED:
-        return s4q.S4Q(RIVER, cache_episodes=40), CountCollector(RIVER, seed=7), 200
+        return s4q.S4Q(RIVER, cache_episodes=40), CountCollector(RIVER, seed=7), 120
     if kind == REPLAYED:
         return s4q.S4Q(RIVER, preset="realisable"), CountCollector(RIVER, seed=7), 10**4
-    return s4q.S3Q(DENSE, s4q.UniformPolicy(3)), EpisodeCollector(DENSE, seed=7), 30_000
+    return s4q.S3Q(DENSE, s4q.UniformPolicy(3)), EpisodeCollector(DENSE, seed=7), 12_000
 
 
 def play(path: Path, kind: str, minutes: float = 1e-9) -> None:

@@ -1,5 +1,6 @@
 """Agent: a Gymnasium environment in, a policy out."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit, TransformObservation
 
 import s4q
-from s4q.features import OneHot
+from s4q.features import Fourier, OneHot
 
 HORIZON = 12
 
@@ -26,31 +28,37 @@ def bits(agent: s4q.Agent) -> bytes:
     return agent.learner.q.theta.tobytes() + agent.learner.memory.nbytes.to_bytes(8, "big")
 
 
+@cache
+def after_60_episodes(seed: int) -> bytes:
+    return bits(small_agent(seed).learn(60))
+
+
 def test_it_learns_frozen_lake() -> None:
-    mdp = s4q.problems.from_gymnasium("FrozenLake-v1", 30)
-    agent = s4q.Agent(lake(), horizon=30, reward_range=(0, 1), seed=0).learn(episodes=3_000)
-    assert agent.n_episodes == 3_000
+    mdp = s4q.problems.from_gymnasium("FrozenLake-v1", 20)
+    agent = s4q.Agent(lake(), horizon=20, reward_range=(0, 1), seed=0).learn(episodes=1_000)
+    assert agent.n_episodes == 1_000
     assert agent.run is not None
-    assert agent.run.episodes == 3_000
-    assert agent.run.steps > 3_000
+    assert agent.run.episodes == 1_000
+    assert agent.run.steps > 1_000
     value = mdp.value(agent.learner.policy)
     assert value > 0.9 * mdp.v_star
-    found = agent.evaluate(2_000)
+    found = agent.evaluate(500)
     assert found.low - 0.02 < value < found.high + 0.02
-    assert (found.n_episodes, found) == (2_000, agent.evaluate(2_000))  # the same episodes every time
+    assert found.n_episodes == 500
+    assert agent.evaluate(60) == agent.evaluate(60)  # the same episodes every time
     assert str(found).startswith("mean return 0.")
 
 
 def test_evaluating_changes_nothing() -> None:
-    one, other = small_agent().learn(300), small_agent().learn(300)
-    one.evaluate(50)
-    assert bits(one.learn(300)) == bits(other.learn(300))
+    one, other = small_agent().learn(80), small_agent().learn(80)
+    one.evaluate(20)
+    assert bits(one.learn(80)) == bits(other.learn(80))
 
 
 def test_negative_rewards_are_reported_in_the_users_units() -> None:
     """CliffWalking is deterministic, so the evaluation must be exactly the value of the policy."""
     mdp = s4q.problems.from_gymnasium("CliffWalking-v1", 20)
-    agent = s4q.Agent(gym.make("CliffWalking-v1"), horizon=20, seed=3).learn(400)  # the range is in the env's table
+    agent = s4q.Agent(gym.make("CliffWalking-v1"), horizon=20, seed=3).learn(60)  # the range is in the env's table
     assert (agent.learner.spec.reward_min, agent.learner.spec.reward_max) == (-100.0, 0.0)
     found = agent.evaluate(3)
     assert found.mean == pytest.approx(mdp.value(agent.learner.policy), abs=1e-9)
@@ -61,16 +69,16 @@ def test_negative_rewards_are_reported_in_the_users_units() -> None:
 @pytest.mark.parametrize("n_envs", [1, 3])
 def test_vector_envs_give_the_bits_of_one_env(mode: AutoresetMode, n_envs: int) -> None:
     vector = SyncVectorEnv([lake] * n_envs, autoreset_mode=mode)
-    assert bits(small_agent(env=vector).learn(150)) == bits(small_agent().learn(150))
+    assert bits(small_agent(env=vector).learn(60)) == after_60_episodes(0)
 
 
 def test_seeds() -> None:
-    assert bits(small_agent(0).learn(200)) == bits(small_agent(0).learn(200))
-    assert bits(small_agent(0).learn(200)) != bits(small_agent(1).learn(200))
+    assert bits(small_agent(0).learn(60)) == after_60_episodes(0)
+    assert bits(small_agent(1).learn(60)) != after_60_episodes(0)
 
 
 def test_predict_single_and_batched_agree() -> None:
-    agent = small_agent().learn(500)
+    agent = small_agent().learn(150)
     states = np.arange(16)
     for h in range(HORIZON):
         actions, after = agent.predict(states, np.full(16, h), np.zeros(16, bool))
@@ -83,7 +91,7 @@ def test_predict_single_and_batched_agree() -> None:
 
 
 def test_predict_carries_the_step_of_each_episode() -> None:
-    agent = small_agent().learn(200)
+    agent = small_agent().learn(30)
     _, state = agent.predict(np.array([0, 0, 0]))
     _, state = agent.predict(np.array([1, 1, 1]), state, np.array([False, True, False]))
     assert state.tolist() == [2, 1, 2]
@@ -93,38 +101,61 @@ def test_predict_carries_the_step_of_each_episode() -> None:
     assert int(state) == HORIZON + 1
 
 
-def test_predict_refuses_other_shapes() -> None:
-    with pytest.raises(ValueError, match="observation must have the shape"):
-        small_agent().predict(np.zeros((2, 2)))
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.zeros((2, 2)),), "observation must have the shape"),
+        ((0, {"step": 1}), "state must hold the step of each episode.*got {'step': 1}"),
+        ((0, -1), "state must hold .* got -1"),
+        ((0, 1.5), "state must hold .* got 1.5"),
+        (([0, 1], 3), "state must hold .* one for each of 2 observations; got 3"),
+        (([0, 1], [3, 3], [True]), r"episode_start must hold .* one for each of 2 observations; got \[True\]"),
+    ],
+)
+def test_predict_refuses_what_it_cannot_read(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small_agent().predict(*arguments)
+
+
+def test_predict_takes_starts_as_other_libraries_write_them() -> None:
+    agent = small_agent()
+    for starts in ([True, False], np.array([1.0, 0.0]), np.array([[True], [False]])):
+        assert agent.predict([1, 2], [5, 6], starts)[1].tolist() == [1, 7]
+    assert agent.predict([], None, [])[0].tolist() == []
+
+
+def test_one_episode_says_nothing_of_the_spread() -> None:
+    found = small_agent().evaluate(1)
+    assert (found.low, found.high, found.n_episodes) == (-np.inf, np.inf, 1)
 
 
 def test_predict_in_the_loop_of_an_evaluator() -> None:
     """The calls that Stable-Baselines3's evaluate_policy makes: batches, states handed back, starts after each end."""
     mdp = s4q.problems.from_gymnasium("FrozenLake-v1", HORIZON)
-    agent = small_agent().learn(1_000)
+    agent = small_agent().learn(300)
     envs = SyncVectorEnv([lambda: lake(max_episode_steps=HORIZON)] * 4, autoreset_mode=AutoresetMode.SAME_STEP)
     observations, _ = envs.reset(seed=7)
     states, starts = None, np.ones(4, dtype=bool)
     returns: list[float] = []
     current = np.zeros(4)
-    while len(returns) < 1_500:
+    while len(returns) < 400:
         actions, states = agent.predict(observations, state=states, episode_start=starts, deterministic=True)
         observations, rewards, terminated, truncated, _ = envs.step(actions)
         current += rewards
         starts = terminated | truncated
         returns += current[starts].tolist()
         current[starts] = 0.0
-    assert np.mean(returns) == pytest.approx(mdp.value(agent.learner.policy), abs=4 * np.std(returns) / np.sqrt(1_500))
+    assert np.mean(returns) == pytest.approx(mdp.value(agent.learner.policy), abs=4 * np.std(returns) / np.sqrt(400))
 
 
 def test_save_load_and_go_on(tmp_path: Path) -> None:
-    agent = small_agent(seed=5).learn(400)
+    agent = small_agent(seed=5).learn(100)
     agent.save(tmp_path / "lake.s4q")
     again = s4q.Agent.load(tmp_path / "lake.s4q", env=lake())
     assert bits(again) == bits(agent)
     assert isinstance(again.features, OneHot)
-    assert again.n_episodes == 400
-    assert bits(again.learn(300)) == bits(agent.learn(300))
+    assert again.n_episodes == 100
+    assert bits(again.learn(100)) == bits(agent.learn(100))
     with pytest.raises(ValueError, match="resume finishes"):
         again.resume()
 
@@ -146,15 +177,15 @@ class Fails(gym.Wrapper):
 def test_an_env_that_fails_loses_nothing(tmp_path: Path) -> None:
     """The checkpoint holds the state before the failing shard; resumed, the bits are those of never having failed."""
     path = tmp_path / "lake.s4q"
-    broken = small_agent(env=Fails(lake(), after=6_000))
+    broken = small_agent(env=Fails(lake(), after=1_200))
     with pytest.raises(ValueError, match=r"FrozenLake-v1: episode \d+ of request \d+.*out of oil"):
-        broken.learn(2_000, checkpoint=path)
-    assert 0 < broken.n_episodes < 2_000
+        broken.learn(300, checkpoint=path)
+    assert 0 < broken.n_episodes < 300
     broken.save(tmp_path / "also.s4q")
     again = s4q.Agent.load(path, env=lake())
     assert again.n_episodes == broken.n_episodes
     again.resume(checkpoint=path)
-    whole = small_agent().learn(2_000)
+    whole = small_agent().learn(300)
     assert bits(again) == bits(whole)
     assert again.run is not None
     assert whole.run is not None
@@ -182,6 +213,8 @@ def test_load_refuses_what_is_no_agent(tmp_path: Path) -> None:
     small_agent().save(tmp_path / "lake.s4q")
     with pytest.raises(ValueError, match="actions"):
         s4q.Agent.load(tmp_path / "lake.s4q", env=gym.make("Taxi-v4"))
+    with pytest.raises(ValueError, match=r"features do not fit .*Discrete\(64\).*at observation 63; make them"):
+        s4q.Agent.load(tmp_path / "lake.s4q", env=lake(map_name="8x8"))
 
 
 def test_certificates() -> None:
@@ -196,6 +229,8 @@ def test_certificates() -> None:
 def test_defaults_come_from_the_environment() -> None:
     agent = s4q.Agent(lake())
     assert (agent.horizon, agent.learner.spec.stationary, agent.learner.spec.well_specified) == (100, True, True)
+    for env in (TimeLimit(Endless(), 7), TimeLimit(lake(), 7), SyncVectorEnv([lambda: TimeLimit(Endless(), 7)] * 2)):
+        assert s4q.Agent(env, reward_range=(0, 1)).horizon == 7
     assert s4q.Agent(gym.make("MountainCar-v0"), reward_range=(-1, 0)).features.block_dim == 81
     assert s4q.Agent(lake(), stationary=False).learner.constants.pool is False
 
@@ -219,6 +254,14 @@ class Continuous(Endless):
         (lake(), {"horizon": 200}, "truncated after 100 steps, but the horizon is 200"),
         (lake(), {"horizon": 0}, "horizon .*got 0"),
         (gym.make("CartPole-v1"), {"reward_range": (0, 1)}, "no finite bounds in dimension"),
+        (lake(), {"reward_range": (1, 0)}, r"reward_range must be \(lowest, highest\).*got \(1, 0\)"),
+        (lake(), {"reward_range": 1}, r"reward_range must be \(lowest, highest\).*got 1"),
+        (lake(), {"reward_range": (0, 1, 2)}, r"reward_range must be \(lowest, highest\)"),
+        (lake(), {"reward_range": (1, 2)}, r"at most 0 when episodes may end early.*pass reward_range=\(0, 2\)"),
+        (lake(), {"features": Fourier(low=[0], high=[1], order=1)}, r"wrap it: features.PerAction\(Fourier"),
+        (lake(), {"features": OneHot}, "features must be a feature map.*OneHot lacks"),
+        (lake(), {"features": OneHot(3, 4)}, r"FrozenLake-v1: the features do not fit .*Discrete\(16\)"),
+        (gym.make("Blackjack-v1"), {"reward_range": (-1, 1)}, r"TransformObservation\(env, np.array, .*32, 11, 2\]\)"),
     ],
 )
 def test_bad_input(env: Any, options: dict[str, Any], message: str) -> None:
@@ -245,3 +288,18 @@ def test_actions_are_the_environments_own_numbers() -> None:
     agent = s4q.Agent(FromOne(), horizon=3, reward_range=(0, 1)).learn(50)
     assert agent.predict(0)[0] == 6
     assert agent.evaluate(2).mean == 3.0
+
+
+def test_blackjack_as_the_message_says() -> None:
+    env = TransformObservation(gym.make("Blackjack-v1"), np.array, gym.spaces.MultiDiscrete([32, 11, 2]))
+    agent = s4q.Agent(env, horizon=10, reward_range=(-1, 1)).learn(30)
+    assert agent.predict((20, 10, 0))[0] in (0, 1)
+    assert agent.predict([(20, 10, 0), (4, 10, 1)])[0].shape == (2,)
+
+
+def test_resume_can_be_stopped_early(tmp_path: Path) -> None:
+    path = tmp_path / "lake.s4q"
+    small_agent().learn(120, checkpoint=path, stop=lambda run: run.episodes >= 30)
+    again = s4q.Agent.load(path, env=lake()).resume(checkpoint=path, stop=lambda run: run.episodes >= 60)
+    assert 60 <= again.n_episodes < 120
+    assert bits(s4q.Agent.load(path, env=lake()).resume()) == bits(small_agent().learn(120))

@@ -93,7 +93,7 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     (
         "terminal range",
         lambda: mdp(rewards=[[0.5, 0.5], [0, 0]], reward_min=0.2, terminal=[False, True]),
-        r"below reward_min|reward_min must be at most 0",
+        r"below reward_min|the lowest reward must be at most 0",
     ),
     ("weights sum", lambda: Mixture([UniformPolicy(2)] * 2, [0.5, 0.6]), r"weights sums to 1.1; divide"),
     ("weights shape", lambda: Mixture([UniformPolicy(2)], [0.5, 0.5]), r"weights must have shape"),

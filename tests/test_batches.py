@@ -195,11 +195,11 @@ def test_explore_ends_with_exactly_the_first_crossing_episode(threshold: tuple[f
 
 
 def test_the_first_crossing_has_the_law_of_the_reference() -> None:
-    """300 runs each; played beyond the crossing and cut, or stopped there: the same number of episodes in law."""
+    """150 runs each; played beyond the crossing and cut, or stopped there: the same number of episodes in law."""
     mdp, policy = random_mdp(4, 2, 3, 3, seed=5, terminal=True, low=-1.0), s4q.UniformPolicy(2)
 
     def lengths(make: Any, limit: float) -> list[int]:
-        return [make(seed).collect(explore(mdp, policy, (limit, 1.0), 10**4)).n_episodes for seed in range(300)]
+        return [make(seed).collect(explore(mdp, policy, (limit, 1.0), 10**4)).n_episodes for seed in range(150)]
 
     batch = lengths(lambda seed: BatchCollector(FiniteBatch(mdp), mdp.features, mdp.spec, seed=seed), 4.0)
     assert ks_2samp(batch, lengths(lambda seed: EpisodeCollector(mdp, seed=seed), 4.0)).pvalue > 1e-2
@@ -278,11 +278,11 @@ def test_cartpole_is_collected() -> None:
     features = Dense(lambda x: np.stack([np.tanh(x), np.tanh(-x)], axis=1) / 2, n_actions=2, dim=4)
     spec = s4q.Spec.of(features, horizon=30, reward_range=(0, 1))
     white = np.broadcast_to(np.eye(4), (30, 1, 4, 4))
-    request = Explore(0, s4q.UniformPolicy(2), white, (np.inf, 0.0), 300)
+    request = Explore(0, s4q.UniformPolicy(2), white, (np.inf, 0.0), 120)
     batch = BatchCollector(CartPoleBatch(), features, spec).collect(request)
     stepped = GymCollector(gym.make("CartPole-v1"), features, spec).collect(request)
-    spread = np.sqrt(stepped.return_sum_sq / 300 - (stepped.return_sum / 300) ** 2)
-    assert abs(batch.return_sum - stepped.return_sum) / 300 < 4 * spread * np.sqrt(2 / 300)
+    spread = np.sqrt(stepped.return_sum_sq / 120 - (stepped.return_sum / 120) ** 2)
+    assert abs(batch.return_sum - stepped.return_sum) / 120 < 4 * spread * np.sqrt(2 / 120)
     assert batch.n_steps == batch.return_sum
 
 

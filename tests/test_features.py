@@ -200,7 +200,7 @@ def test_state_features_are_written_down_too(case: str) -> None:
 def test_constants_are_linear_within_the_default_radius(case: str) -> None:
     """phi.theta = 1 at every pair with |theta| <= sqrt(d): an offset of the targets costs no bias."""
     mapped, states = made(case)
-    phi = mapped(0, states[:90])
+    phi = mapped(0, states[:60])
     long = dense(phi.vectors.reshape(-1, mapped.block_dim), phi.blocks.ravel(), mapped.n_blocks)
     theta = np.linalg.lstsq(long, np.ones(len(long)), rcond=None)[0]
     exact = bool(np.abs(long @ theta - 1).max() < 1e-9)

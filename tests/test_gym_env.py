@@ -124,7 +124,7 @@ def test_sums_are_those_of_the_definition(dense: bool) -> None:
 def test_same_seed_same_bits_another_seed_differs_and_parts_make_the_whole(which: int) -> None:
     features = Waves(3, 4, dense=False)
     spec = drift_spec(features)
-    request = all_requests(spec, n=300)[which]
+    request = all_requests(spec, n=270)[which]
     collector = GymCollector(Drift(), features, spec, seed=1)
     answer = collector.collect(request)
     assert equal(answer, collector.collect(request))
@@ -175,7 +175,7 @@ def test_explore_stops_at_the_first_crossing_episode() -> None:
 def test_reset_early_changes_no_moment_but_saves_steps() -> None:
     features = Waves(3, 4, dense=False)
     spec = drift_spec(features)
-    for request in all_requests(spec)[:3]:
+    for request in all_requests(spec, 60)[:3]:
         early, late = (GymCollector(Drift(), features, spec, reset_early=b).collect(request) for b in (True, False))
         assert np.array_equal(early.moments.moment, late.moments.moment)
         assert early.n_steps <= late.n_steps
@@ -184,7 +184,7 @@ def test_reset_early_changes_no_moment_but_saves_steps() -> None:
 
 def test_actions_may_start_elsewhere_and_whole_number_states_are_remembered() -> None:
     mdp = random_mdp(5, 3, 4, 3, seed=1, terminal=True, low=-1.0)
-    for request in all_requests(mdp.spec, 200):
+    for request in all_requests(mdp.spec, 60):
         plain = GymCollector(MDPEnv(mdp), mdp.features, mdp.spec).collect(request)
         assert equal(plain, GymCollector(MDPEnv(mdp, first_action=7), mdp.features, mdp.spec).collect(request))
 
@@ -254,14 +254,14 @@ def law_of(env_id: str, horizon: int, n: int, slippery: bool | None = None) -> t
 
 
 def test_counting_agrees_in_law_with_stepping_frozen_lake() -> None:
-    visits, returns = law_of("FrozenLake-v1", horizon=12, n=1500)
+    visits, returns = law_of("FrozenLake-v1", horizon=12, n=800)
     assert visits < 5
     assert returns < 4
 
 
 def test_the_law_test_notices_another_lake() -> None:
     """Planted: the env does not slip, the table does."""
-    visits, _ = law_of("FrozenLake-v1", horizon=12, n=300, slippery=False)
+    visits, _ = law_of("FrozenLake-v1", horizon=12, n=200, slippery=False)
     assert visits > 8
 
 
@@ -275,7 +275,7 @@ def test_counting_agrees_in_law_with_stepping(env_id: str, horizon: int) -> None
 
 def test_stepping_agrees_in_law_with_the_reference() -> None:
     """The cliff: negative rewards, early ends. Mean targets and returns against EpisodeCollector, many episodes."""
-    mdp, n = cliff(), 2000
+    mdp, n = cliff(), 1000
     mixture = Mixture([s4q.UniformPolicy(4)], [1.0])
     request = Regress(0, 2, mixture, random_q(mdp.spec, 3), n)
     stepped = GymCollector(MDPEnv(mdp), mdp.features, mdp.spec, seed=1).collect(request).moments

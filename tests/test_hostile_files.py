@@ -1,8 +1,10 @@
 """Damaged and doctored checkpoints: a typed error at once, nothing run, the previous good file offered."""
 
+import errno
 import hashlib
 import io
 import json
+import os
 import pickle
 import time
 import zipfile
@@ -145,7 +147,7 @@ def test_not_a_zip_and_not_a_file(tmp_path: Path) -> None:
     path = tmp_path / "run.s4q"
     path.write_bytes(b"not a zip at all" * 1000)
     refused(path, "not a zip file")
-    refused(tmp_path, "Is a directory")
+    refused(tmp_path, "it is a folder")
     np.savez(tmp_path / "plain.npz", theta=np.ones(3))
     refused(tmp_path / "plain.npz", "it has no manifest.json")
 
@@ -357,13 +359,26 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 ODD = st.none() | st.booleans() | st.integers(-3, 3) | st.just(2**70) | st.floats(allow_nan=False) | st.text(max_size=3)
 
 
+@pytest.fixture(scope="module")
+def packed(good: Path) -> Packed:
+    """What is in the good file."""
+    return pack(s4q.load(good))
+
+
+@pytest.fixture(scope="module")
+def places(packed: Packed) -> list[tuple[Any, ...]]:
+    """Of all leaves in it."""
+    return sorted(leaves(packed.objects), key=str)
+
+
 @given(data=st.data(), odd=ODD | st.lists(ODD, max_size=2) | st.dictionaries(st.sampled_from(["object", "row"]), ODD))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_leaf_replaced_by_anything_is_read_or_refused(good: Path, data: st.DataObject, odd: Any) -> None:
+def test_any_leaf_replaced_by_anything_is_read_or_refused(
+    packed: Packed, places: list[tuple[Any, ...]], data: st.DataObject, odd: Any
+) -> None:
     """A value that is possible gives another learner; any other a ValueError. Never anything else."""
-    packed = pack(s4q.load(good))
     objects = json.loads(json.dumps(packed.objects))
-    *way, last = data.draw(st.sampled_from(sorted(leaves(objects), key=str)))
+    *way, last = data.draw(st.sampled_from(places))
     parent = objects
     for step in way:
         parent = parent[step]
@@ -373,3 +388,32 @@ def test_any_leaf_replaced_by_anything_is_read_or_refused(good: Path, data: st.D
     except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
         return
     assert isinstance(again.learner, s4q.S4Q)
+
+
+def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:
+    """A pipe would be waited for, and a device has no end."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (pipe, tmp_path, Path(), Path("/dev/zero")):
+        refused(place, "it is a folder, a device or a pipe")
+        with pytest.raises(s4q.CheckpointError, match="is no plain file; choose the name of a file"):
+            s4q.save(place, s4q.S4Q(RIVER), seed=0)
+    assert pipe.is_fifo()
+    assert sorted(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_full_disk_loses_neither_the_file_nor_the_learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, collector = tmp_path / "run.s4q", CountCollector(RIVER, seed=1)
+    whole = s4q.S4Q(RIVER)
+    s4q.run(whole, collector, 300)
+    learner = s4q.S4Q(RIVER)
+    s4q.run(learner, collector, 300, checkpoint=path, stop=lambda run: run.phases >= 3)
+    before = path.read_bytes()
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(s4q.CheckpointError, match=r"run.s4q cannot be written: .*No space left.*make room"):
+            s4q.run(s4q.load(path), collector, 300, checkpoint=path)
+    assert path.read_bytes() == before
+    assert [file for file in tmp_path.iterdir() if file.suffix == ".partial"] == []
+    resumed = s4q.run(s4q.load(path), collector, 300, checkpoint=path)
+    assert resumed.q.same_as(whole.q)

@@ -14,6 +14,7 @@ ORDER = [
     "checks",
     "state",
     "memo",
+    "interruption",
     "confidence_sequences",
     "progress_bar",
     "optimism",

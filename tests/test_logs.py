@@ -1,6 +1,7 @@
 """Callbacks and logs: who is told what, once each, also after an interruption."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from s4q.callbacks import listeners
 from s4q.collectors import CountCollector, EpisodeCollector
 from s4q.ledger import Answered, Run
 from small_problems import random_mdp
-from states import log_lines
+from states import bits, log_lines
 
 DENSE = random_mdp(4, 2, 3, 3, seed=5)
 
@@ -42,17 +43,17 @@ class Notes:
 def test_every_request_and_phase_is_told_once() -> None:
     notes, phases = Notes(), list[int]()
     learner = s4q.S3Q(DENSE, s4q.UniformPolicy(2))
-    run = s4q.run(learner, EpisodeCollector(DENSE), 20_000, callback=[notes, lambda r: phases.append(r.episodes)])
+    run = s4q.run(learner, EpisodeCollector(DENSE), 13_000, callback=[notes, lambda r: phases.append(r.episodes)])
     assert notes.told[0] == ("start", 0)
-    assert notes.told[-1] == ("end", 20_000)
+    assert notes.told[-1] == ("end", 13_000)
     assert [n for event, n in notes.told if event == "phase"] == phases == [p.episodes for p in run.curve[:-1]]
     sizes = [2**epoch for epoch in range(1, 13) for _ in range(3)]
     done = [one.n_episodes for one in notes.requests]
     assert done == sizes[: len(done)]  # epochs longer than a shard (1024) are one request
-    assert max(done) > 2048
+    assert max(done) >= 2048
     assert [one.level for one in notes.requests[:4]] == [2, 1, 0, 2]
     assert [one.id for one in notes.requests] == list(range(len(done)))
-    assert notes.requests[-1].episodes == sum(done) <= 20_000
+    assert notes.requests[-1].episodes == sum(done) <= 13_000
 
 
 def test_explorations_are_told_with_their_episodes_and_steps() -> None:
@@ -180,3 +181,31 @@ def test_lines_are_plain_json(tmp_path: Path) -> None:
     s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE), 20, callback=log)
     for line in (tmp_path / "run.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+
+
+@pytest.mark.parametrize("when", [1, 4, 9])
+def test_ctrl_c_in_the_midst_of_an_update_waits_for_its_end(
+    when: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The learner in memory, the checkpoint and the log are those of a whole shard; both ways on give the same bits."""
+    path, end_phase, ended = tmp_path / "run.s4q", s4q.S4Q._end_phase, []
+
+    def interrupted(learner: s4q.S4Q) -> None:
+        ended.append(learner.n_episodes)  # the episodes are counted, but the phase is still open
+        if len(ended) == when:
+            signal.raise_signal(signal.SIGINT)
+        end_phase(learner)
+
+    whole, learner, log = s4q.S4Q(DENSE), s4q.S4Q(DENSE), s4q.JsonLines(tmp_path / "run.jsonl")
+    s4q.run(whole, CountCollector(DENSE), 60, callback=s4q.JsonLines(tmp_path / "whole.jsonl"))
+    with monkeypatch.context() as patch:
+        patch.setattr(s4q.S4Q, "_end_phase", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            s4q.run(learner, CountCollector(DENSE), 60, callback=log, checkpoint=path)
+    assert len(ended) == when
+    saved = s4q.load(path)
+    assert ended[-1] == saved.n_episodes == learner.n_episodes < 60
+    s4q.run(saved, CountCollector(DENSE), 60, callback=log)
+    s4q.run(learner, CountCollector(DENSE), 60 - learner.n_episodes)
+    assert bits(saved.learner) == bits(whole) == bits(learner)
+    assert list(log_lines(log.path)) == list(log_lines(tmp_path / "whole.jsonl"))

@@ -67,7 +67,7 @@ def s4q_train(*arguments: str) -> list[str]:
 
 def test_the_command_killed_and_resumed(tmp_path: Path) -> None:
     """The real process, killed as soon as there is a checkpoint that is not yet the end."""
-    plain = ["low_rank", "--preset", "realisable", "--episodes", str(10**5), "--seed", "3"]
+    plain = ["low_rank", "--preset", "realisable", "--episodes", str(20_000), "--seed", "3"]
     path, log = tmp_path / "run.s4q", tmp_path / "run.jsonl"
     arguments = [*plain, "--checkpoint", str(path), "--log", str(log)]
     with subprocess.Popen(s4q_train(*arguments), env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
@@ -75,7 +75,7 @@ def test_the_command_killed_and_resumed(tmp_path: Path) -> None:
             time.sleep(0.001)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
-    assert 0 < s4q.load(path).progress.episodes < 10**5
+    assert 0 < s4q.load(path).progress.episodes < 20_000
     resumed = CliRunner().invoke(app, ["train", *arguments, "--resume"])
     assert resumed.exit_code == 0, resumed.output
     other = ["--checkpoint", str(tmp_path / "whole.s4q"), "--log", str(tmp_path / "whole.jsonl")]
@@ -83,7 +83,7 @@ def test_the_command_killed_and_resumed(tmp_path: Path) -> None:
     assert whole.exit_code == 0, whole.output
     assert bits(s4q.load(path)) == bits(s4q.load(tmp_path / "whole.s4q"))
     assert list(log_lines(log)) == list(log_lines(tmp_path / "whole.jsonl"))
-    assert "episodes=100000" in whole.output
+    assert "episodes=20000" in whole.output
 
 
 def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
@@ -92,6 +92,8 @@ def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
     ready = runner.invoke(app, ["train", "chain", "--episodes", "50", "--checkpoint", str(path), "--resume"])
     assert ready.exit_code == 0  # there was nothing to resume: it begins
     again = ["train", "chain", "--episodes", "50", "--checkpoint", str(path)]
+    lake = ["train", "FrozenLake-v1", "--horizon", "9", "--episodes", "5", "--checkpoint", str(tmp_path / "lake.s4q")]
+    assert runner.invoke(app, lake).exit_code == 0
     for arguments, says in (
         (["train", "nothing"], "problem must be one of low_rank, "),
         (["train", "chain", "--resume"], "--resume needs --checkpoint"),
@@ -103,6 +105,10 @@ def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
         ([*again, "--minutes", "0", "--resume"], "must be positive"),
         ([*again, "--preset", "tight", "--resume"], "pass the same settings"),
         ([*again, "--seed", "4", "--resume"], "made with a collector of seed 0; got one of seed 4"),
+        ([*lake, "--resume", "--seed", "4"], "made with a collector of seed 0; got one of seed 4"),
+        (["train", "no_module:Lake-v0"], "or the id of a Gymnasium environment"),
+        (["train", "chain", "--log", str(tmp_path)], "is no plain file"),
+        (["train", "chain", "--checkpoint", str(tmp_path)], "is no plain file"),
         (["train", "chain", "--episodes", "9", "--checkpoint", str(path), "--resume"], "50 have been played; got 9"),
     ):
         result = runner.invoke(app, arguments)

@@ -62,7 +62,7 @@ def learner_of(spec: s4q.Spec, kind: str) -> Learner:
 def test_a_stream_has_the_bits_of_the_collector(case: str, kind: str) -> None:
     make, features, spec = CASES[case]
     heard, collected = Eavesdropper(learner_of(spec, kind)), Eavesdropper(learner_of(spec, kind))
-    live(make(), s4q.Stream(heard, features, seed=6), 80, seed=6)
+    live(make(), s4q.Stream(heard, features, seed=6), 50, seed=6)
     collector = GymCollector(make(), features, spec, seed=6, reset_early=False)
     while len(collected.told) < len(heard.told):
         request = collected.ask(2**40)
@@ -82,12 +82,12 @@ def test_the_snippet_of_the_documentation_works() -> None:
 
     spec = s4q.Spec.of(features, horizon=20, reward_range=(-1.5, 0.5))
     stream = s4q.Stream(s4q.S4Q(spec), features, seed=0)
-    for _ in range(40):
+    for _ in range(15):
         observation, over = system.start(), False
         while not over:
             reward, observation, ended = system.apply(stream.act(observation))
             over = stream.observe(reward, observation, terminated=ended)
-    assert stream.n_episodes == 40
+    assert stream.n_episodes == 15
     assert stream.learner.phases > 1
 
 

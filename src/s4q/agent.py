@@ -16,7 +16,7 @@ from s4q.checkpoint import Autosave, Checkpoint
 from s4q.checks import require_count
 from s4q.collectors import GymCollector, VectorCollector
 from s4q.collectors.gym_checks import env_name
-from s4q.env_facts import horizon_of, is_vector, reward_range_of, spaces_of
+from s4q.env_facts import horizon_of, is_vector, require_fit, reward_range_of, spaces_of
 from s4q.features import OneHot, default_features, registry
 from s4q.ledger import Run
 from s4q.presets import PresetName
@@ -34,7 +34,7 @@ class Evaluation:
     """Returns of a policy, in the user's units."""
 
     mean: float
-    low: float  # of the 95 % interval of the mean (normal approximation)
+    low: float  # of the 95 % interval of the mean (normal approximation; infinite for a single episode)
     high: float
     n_episodes: int
     n_steps: int
@@ -92,6 +92,7 @@ class Agent:
         self.features = features
         self.learner = learner
         self.collector = (VectorCollector if is_vector(env) else GymCollector)(env, features, learner.spec, seed)
+        require_fit(features, spaces_of(env)[0], env_name(env))
         self.run: Run | None = None  # the newest `learn`
         self._interrupted: Checkpoint | None = None
 
@@ -119,14 +120,13 @@ class Agent:
     ) -> "Agent":
         """Learn from so many more episodes. checkpoint: a file to write while learning; see `resume`."""
         self._interrupted = None
-        autosave = self._autosave(checkpoint)
         self.run = run(
             self.learner,
             self.collector,
             episodes,
             progress_bar=progress_bar,
             callback=callback,
-            checkpoint=autosave,
+            checkpoint=self._autosave(checkpoint),
             stop=stop,
         )
         return self
@@ -138,6 +138,7 @@ class Agent:
         callback: Callback | Iterable[Callback] | None = None,
         *,
         checkpoint: str | PathLike[str] | Autosave | None = None,
+        stop: Callable[[Run], bool] | None = None,
     ) -> "Agent":
         """Finish the `learn` in whose midst the loaded checkpoint was written: the bits of never having stopped.
 
@@ -156,6 +157,7 @@ class Agent:
             progress_bar=progress_bar,
             callback=callback,
             checkpoint=self._autosave(checkpoint),
+            stop=stop,
         )
         return self
 
@@ -182,16 +184,15 @@ class Agent:
                 f"batch of them; got {array.shape}"
             )
         batch = array[None] if single else array
-        steps = np.zeros(len(batch), np.int64) if state is None else np.array(state, np.int64).reshape(len(batch))
-        if episode_start is not None:
-            steps[np.asarray(episode_start, dtype=np.bool_).reshape(len(batch))] = 0
+        steps = _one_each("state", state, len(batch), "iu", "the step of each episode, as the last call returned it")
+        steps[_one_each("episode_start", episode_start, len(batch), "biuf", "True where an episode begins") > 0] = 0
         chosen = np.zeros(len(batch), dtype=np.int64)
         levels = steps % self.horizon
         for h in np.unique(levels).tolist():
             rows = np.flatnonzero(levels == h)
             chosen[rows] = self.learner.policy.greedy(h, self.features(h, batch[rows]))
         chosen += int(actions.start)
-        return (chosen[0], (steps + 1)[0:1].reshape(())) if single else (chosen, steps + 1)
+        return (chosen[0], (steps + 1).reshape(())) if single else (chosen, steps + 1)
 
     def evaluate(self, episodes: int) -> Evaluation:
         """Play the policy, without learning: the same episodes every time, none of which is ever learned from."""
@@ -206,11 +207,11 @@ class Agent:
                 max_episodes=int(episodes),
             )
         )
-        mean = seen.return_sum / seen.n_episodes
-        spread = max(seen.return_sum_sq / seen.n_episodes - mean**2, 0.0)
-        error = _Z * sqrt(spread / max(seen.n_episodes - 1, 1))
+        mean, n = seen.return_sum / seen.n_episodes, seen.n_episodes
+        spread = max(seen.return_sum_sq / n - mean**2, 0.0)
+        error = _Z * sqrt(spread / (n - 1)) if n > 1 else inf  # one episode says nothing of the spread
         mean += spec.horizon * spec.reward_min
-        return Evaluation(mean, mean - error, mean + error, seen.n_episodes, seen.n_steps)
+        return Evaluation(mean, mean - error, mean + error, n, seen.n_steps)
 
     def certificate(self) -> Certificate:
         """How far the policy can be from the best one; refused where nothing is proved (`practical`, for one)."""
@@ -241,3 +242,13 @@ class Agent:
 
     def _extra(self) -> dict[str, Any]:
         return {"features": registry.to_config(self.features), "env": env_name(self.env)}
+
+
+def _one_each(name: str, value: ArrayLike | None, n: int, kinds: str, meaning: str) -> NDArray[np.int64]:
+    """(n,) whole numbers of at least 0, one for each observation; None means 0."""
+    if value is None:
+        return np.zeros(n, dtype=np.int64)
+    array = np.asarray(value)
+    if array.size != n or (n and array.dtype.kind not in kinds) or (array < 0).any():
+        raise ValueError(f"{name} must hold {meaning}, one for each of {n} observations; got {value!r}")
+    return array.reshape(n).astype(np.int64)

@@ -41,7 +41,7 @@ class CheckpointError(ValueError):
 
 def previous_of(path: Path) -> Path:
     """Where the file before the newest one is kept."""
-    return path.with_name(path.name + ".previous")
+    return path.parent / f"{path.name}.previous"
 
 
 def refusal(path: Path, cause: str) -> CheckpointError:
@@ -51,8 +51,17 @@ def refusal(path: Path, cause: str) -> CheckpointError:
     return CheckpointError(f"{path} is not a checkpoint that can be read: {cause}; {cure}")
 
 
+def require_place(path: Path) -> None:
+    """A plain file, or a new one in a folder that is there; a folder, a device or a pipe is never replaced."""
+    if path.exists() and not path.is_file():
+        raise CheckpointError(f"{path} is no plain file; choose the name of a file")
+    if not path.name or not path.parent.is_dir():
+        raise CheckpointError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
+
+
 def write(path: Path, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Replace the file at once; a reader sees the old one or the new one, even after a crash. The old one is kept."""
+    require_place(path)
     with _replacing(path) as file:
         members = {f"{name}.npy": _npy(array) for name, array in arrays.items()}
         described = {name: _described(arrays[name[:-4]], data) for name, data in members.items()}
@@ -144,6 +153,8 @@ def read(path: Path, schema: int, needs: str) -> tuple[dict[str, Any], dict[str,
 
     schema: the newest one that is understood. needs: the key of the manifest that says which version wrote it.
     """
+    if path.exists() and not path.is_file():  # to open a pipe would be to wait for ever
+        raise refusal(path, "it is a folder, a device or a pipe")
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             size = os.fstat(file.fileno()).st_size

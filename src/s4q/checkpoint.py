@@ -40,6 +40,11 @@ class Checkpoint:
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_episodes", self.learner.n_episodes)
 
+    def require_seed(self, seed: int) -> None:
+        """Another seed would play other episodes than the run that was interrupted."""
+        if seed != self.seed:
+            raise ValueError(f"the checkpoint was made with a collector of seed {self.seed}; got one of seed {seed}")
+
     def state(self) -> State:
         """For the file."""
         return {"learner": self.learner, "seed": self.seed, "progress": self.progress, "extra": Json(self.extra)}
@@ -123,8 +128,7 @@ def where_to_begin(source: Learner | Checkpoint, seed: int, episodes: int, recor
     progress = source.progress
     if source.learner.n_episodes != source.n_episodes:
         raise ValueError("the learner of this checkpoint has gone on since; load the file again")
-    if seed != source.seed:
-        raise ValueError(f"the checkpoint was made with a collector of seed {source.seed}; got one of seed {seed}")
+    source.require_seed(seed)
     if episodes < progress.episodes:
         raise ValueError(
             f"episodes is the number for the whole run, of which {progress.episodes} have been played; got {episodes}"
@@ -154,9 +158,7 @@ class Keeper:
 
     def __init__(self, autosave: Autosave, learner: Learner, seed: int) -> None:
         self._autosave, self._learner, self._seed = autosave, learner, seed
-        place = Path(autosave.path)
-        if not place.parent.is_dir():
-            raise CheckpointError(f"{place} cannot be written: there is no folder {place.parent}; make it first")
+        archive.require_place(Path(autosave.path))
         # What cannot be saved is found before the first episode.
         _packed(learner, seed, Progress(budget=0), autosave.extra)
         self._written = time.monotonic()

@@ -3,7 +3,9 @@
 from typing import Any
 
 from s4q.checks import require_count
-from s4q.collectors.gym_checks import env_name, require_env
+from s4q.collectors.gym_checks import env_name, require_env, time_limit
+from s4q.features.spaces import gymnasium_spaces, sizes_of
+from s4q.requests import FeatureMap
 
 
 def is_vector(env: Any) -> bool:
@@ -20,24 +22,23 @@ def spaces_of(env: Any) -> tuple[Any, Any]:
 
 
 def horizon_of(env: Any, declared: int | None) -> int:
-    """The declared horizon, else the time limit the environment was registered with."""
+    """The declared horizon, else the environment's time limit."""
     if declared is not None:
         require_count("horizon", declared, "the number of steps of an episode")
         return int(declared)
-    limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
+    limit = time_limit(env)
     if limit is None:
         raise ValueError(
             f"horizon must be given, since {env_name(env)} has no time limit; pass horizon=..., the number of steps of "
             "an episode"
         )
-    return int(limit)
+    return limit
 
 
 def reward_range_of(env: Any, declared: tuple[float, float] | None) -> tuple[float, float]:
     """The declared range, else that of the environment's own table `P`; 0 is in it, as an ended episode earns 0."""
     if declared is not None:
-        low, high = declared
-        return float(low), float(high)
+        return declared
     single = env.envs[0] if getattr(env, "envs", None) else env
     table = getattr(getattr(single, "unwrapped", single), "P", None)
     if not isinstance(table, dict):
@@ -47,3 +48,23 @@ def reward_range_of(env: Any, declared: tuple[float, float] | None) -> tuple[flo
         )
     rewards = [float(row[2]) for actions in table.values() for rows in actions.values() for row in rows]
     return min(0.0, *rewards), max(0.0, *rewards)
+
+
+def require_fit(features: FeatureMap, space: Any, name: str) -> None:
+    """Features of whole-number observations must know the first and the last of them: a smaller table is found now.
+
+    Boxes are left to the first step: their bounds may be wider than what is ever seen.
+    """
+    spaces = gymnasium_spaces()
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        return
+    sizes, starts = sizes_of(space)
+    for numbers in (starts, starts + sizes - 1):
+        observation = numbers.reshape(space.shape)
+        try:
+            features(0, observation[None])
+        except Exception as error:
+            raise ValueError(
+                f"{name}: the features do not fit the observation space {space}: they raised {type(error).__name__} "
+                f"({error}) at observation {observation.tolist()}; make them for this env"
+            ) from error

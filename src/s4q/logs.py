@@ -29,6 +29,8 @@ class JsonLines:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
+        if self.path.exists() and not self.path.is_file():
+            raise ValueError(f"{self.path} is no plain file; choose the name of a file")
         if not self.path.parent.is_dir():
             raise ValueError(f"{self.path} cannot be written: there is no folder {self.path.parent}; make it first")
 

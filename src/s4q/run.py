@@ -10,6 +10,7 @@ from s4q.callbacks import Callback, Listener, listeners
 from s4q.certificate import refusal
 from s4q.checkpoint import Autosave, Checkpoint, Keeper, as_autosave, where_to_begin
 from s4q.checks import require_count, require_positive
+from s4q.interruption import interruption_held_back
 from s4q.ledger import Ledger, Progress, Recorder, Run, Watch
 from s4q.progress_bar import episode_bar
 from s4q.requests import Collector, Explore, Learner, Request
@@ -58,34 +59,52 @@ def run(
     watch = _watch(active, before, needed=stop_when_gap is not None, wanted=recorder is not None)
     told, ledger = listeners(callback), Ledger(active, collector, before, recorder, watch)
     keeper = None if checkpoint is None else Keeper(as_autosave(checkpoint), active, collector.seed)
+
+    def enough() -> bool:
+        return (stop is not None and stop(ledger.result())) or (
+            stop_when_gap is not None and ledger.certified_gap() <= stop_when_gap
+        )
+
     with threadpool_limits(limits=1), episode_bar(int(episodes), progress_bar) as advance:
         for one in told:
             one.on_start(ledger.result())
-        while ledger.episodes < episodes:
-            request = active.ask(int(episodes) - ledger.episodes)
-            if request is None:
-                break
-            answer = _play(collector, request, ledger, keeper)
-            phases = active.phases
-            active.tell(request, answer)
-            ledger.charge(request, answer)
+        while ledger.episodes < episodes and _one_shard(active, collector, int(episodes), ledger, told, keeper):
             advance(ledger.episodes)
-            phase_over = active.phases > phases
-            if phase_over:
-                ledger.mark(request)
-            if told:
-                _announce(told, active, request, ledger, phase_over)
-            if keeper is not None and (phase_over or keeper.due):
-                keeper.write(ledger.progress())
-            if stop is not None and stop(ledger.result()):
-                break
-            if stop_when_gap is not None and ledger.certified_gap() <= stop_when_gap:
+            if enough():
                 break
         if keeper is not None:
             keeper.write(ledger.progress())
         for one in told:
             one.on_end(ledger.result())
         return ledger.result()
+
+
+def _one_shard(
+    learner: Learner,
+    collector: Collector,
+    episodes: int,
+    ledger: Ledger,
+    told: tuple[Listener, ...],
+    keeper: Keeper | None,
+) -> bool:
+    """Ask, collect, tell; count, announce, save. False when the learner asks for nothing more."""
+    request = learner.ask(episodes - ledger.episodes)
+    if request is None:
+        return False
+    answer = _play(collector, request, ledger, keeper)
+    phases = learner.phases
+    with interruption_held_back() as interruption:
+        learner.tell(request, answer)
+        ledger.charge(request, answer)
+        phase_over = learner.phases > phases
+        if phase_over:
+            ledger.mark(request)
+    if told:
+        _announce(told, learner, request, ledger, phase_over)
+    if keeper is not None and (phase_over or keeper.due or interruption.came):
+        keeper.write(ledger.progress())
+    interruption.deliver()
+    return True
 
 
 def _play(collector: Collector, request: Request, ledger: Ledger, keeper: Keeper | None) -> Any:

@@ -93,13 +93,9 @@ class Spec:
         block sqrt(k) v_h. `may_end` says whether episodes may end before the horizon; the reward range must then
         leave room for the 0 that follows.
         """
+        require_map(features)
         require_count("horizon", horizon, "the number of steps of an episode")
-        low, high = (float(r) for r in reward_range)
-        require_finite("reward_range", np.array([low, high]))
-        if may_end and low > 0:
-            raise ValueError(
-                f"reward_min must be at most 0 when episodes may end early, since an ended episode earns 0; got {low}"
-            )
+        low, high = _range(reward_range, may_end)
         shifted = _shifted_bound(horizon, low, high, value_bound, may_end)
         dim = features.n_blocks * features.block_dim
         if radius is None:
@@ -180,6 +176,35 @@ class Spec:
             stationary=reader.flag("stationary"),
             well_specified=reader.flag("well_specified"),
         )
+
+
+def require_map(features: object) -> None:
+    """Something with the sizes of a feature map; features of states alone are told how to become one."""
+    missing = [name for name in ("n_actions", "n_blocks", "block_dim") if not hasattr(features, name)]
+    if missing and hasattr(features, "dim") and not isinstance(features, type):
+        name = type(features).__name__
+        raise ValueError(f"{name} gives features of states; wrap it: features.PerAction({name}(...), n_actions)")
+    if missing or not callable(features) or isinstance(features, type):
+        shown = features if isinstance(features, type) else type(features)
+        lacks = ", ".join(missing) or ("an instance" if isinstance(features, type) else "the call")
+        raise ValueError(
+            "features must be a feature map, callable with (h, states), with n_actions, n_blocks and block_dim; "
+            f"{shown.__name__} lacks {lacks}; see features.Callable"
+        )
+
+
+def _range(reward_range: object, may_end: bool) -> tuple[float, float]:
+    """Lowest and highest reward of a step, in their order."""
+    pair = finite_array("reward_range", reward_range)  # type: ignore[arg-type]
+    if pair.shape != (2,) or pair[0] > pair[1]:
+        raise ValueError(f"reward_range must be (lowest, highest) reward of a step; got {reward_range}")
+    low, high = pair.tolist()
+    if may_end and low > 0:
+        raise ValueError(
+            "the lowest reward must be at most 0 when episodes may end early, since an ended episode earns 0; pass "
+            f"reward_range=(0, {high:g}); got {reward_range}"
+        )
+    return low, high
 
 
 def spec_of(problem: Spec | HasSpec) -> Spec:

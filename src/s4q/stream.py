@@ -8,6 +8,7 @@ from threadpoolctl import threadpool_limits
 from s4q.collectors.player import Player
 from s4q.collectors.stepping import Stepping
 from s4q.collectors.tally import Tally
+from s4q.interruption import interruption_held_back
 from s4q.policies import Mixture
 from s4q.requests import Explore, FeatureMap, Learner, Regress, Shard
 
@@ -85,5 +86,7 @@ class Stream:
 
     def _tell(self, tally: Tally) -> None:
         if tally.request.id != _AFTERWARDS:
-            with threadpool_limits(limits=1):  # bits depend on the number of threads
+            # Bits depend on the number of threads.
+            with threadpool_limits(limits=1), interruption_held_back() as interruption:
                 self.learner.tell(tally.request, tally.answer())
+            interruption.deliver()

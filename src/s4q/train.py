@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import s4q
-from s4q.archive import previous_of
+from s4q.archive import previous_of, require_place
 from s4q.named_problems import BUILDERS, named_problem
 from s4q.presets import PresetName
 
@@ -23,6 +23,8 @@ class Files:
     def __post_init__(self) -> None:
         if self.resume and self.checkpoint is None:
             raise ValueError("--resume needs --checkpoint, the file to go on from")
+        if self.checkpoint is not None:
+            require_place(self.checkpoint)
 
     def autosave(self, settings: dict[str, Any]) -> s4q.Autosave | None:
         """For `run`; the settings are kept in the file."""
@@ -80,15 +82,15 @@ def train_environment(
     declared = None if reward_range is None else list(reward_range)
     settings = {"problem": env_id, "horizon": horizon, "reward_range": declared, "preset": preset}
     autosave, told = files.autosave(settings), files.logs()
-    if files.interrupted(settings) is not None and files.checkpoint is not None:
-        agent = s4q.Agent.load(files.checkpoint, env=env)
-        agent.resume(episodes, progress_bar=True, callback=told, checkpoint=autosave)
-    else:
+    found = files.interrupted(settings)
+    if found is None or files.checkpoint is None:
         agent = s4q.Agent(env, horizon=horizon, reward_range=reward_range, preset=preset, seed=seed)
         agent.learn(episodes, progress_bar=True, callback=told, checkpoint=autosave)
-    if agent.run is None:
-        raise ValueError("episodes must be at least 1; nothing was learned")
-    return agent.run, agent.evaluate(1_000)
+    else:
+        found.require_seed(seed)
+        agent = s4q.Agent.load(files.checkpoint, env=env)
+        agent.resume(episodes, progress_bar=True, callback=told, checkpoint=autosave)
+    return cast(s4q.Run, agent.run), agent.evaluate(1_000)
 
 
 def _made(env_id: str) -> Any:
@@ -99,5 +101,5 @@ def _made(env_id: str) -> Any:
         raise ValueError(f'{known}, which needs pip install "s4q[gym]"; got {env_id!r}') from None
     try:
         return gymnasium.make(env_id)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(f"{known}; got {env_id!r} ({error})") from None

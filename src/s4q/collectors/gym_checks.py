@@ -6,16 +6,8 @@ from typing import Any
 import numpy as np
 
 from s4q.collectors.looks import Place
+from s4q.features.spaces import cure_of, gymnasium_spaces
 from s4q.requests import Spec
-
-
-def spaces_module() -> Any:
-    """gymnasium.spaces, or an ImportError with the cure."""
-    try:
-        from gymnasium import spaces
-    except ImportError:
-        raise ImportError('this collector needs gymnasium; install it with: pip install "s4q[gym]"') from None
-    return spaces
 
 
 def env_name(env: Any) -> str:
@@ -33,7 +25,7 @@ def require_env(env: Any, methods: Sequence[str] = ("reset", "step")) -> None:
 
 def first_action(space: Any, spec: Spec, name: str) -> int:
     """The environment's number of action 0; continuous and composite actions are refused."""
-    if not isinstance(space, spaces_module().Discrete):
+    if not isinstance(space, gymnasium_spaces().Discrete):
         raise ValueError(
             f"{name}: actions must be finitely many, a Discrete space, since the policy takes an argmax over them; "
             f"got {space}; wrap the env so that each number stands for one action"
@@ -45,29 +37,40 @@ def first_action(space: Any, spec: Spec, name: str) -> int:
 
 def require_observations(space: Any, name: str) -> bool:
     """Arrays or whole numbers; True when they are whole numbers."""
-    spaces = spaces_module()
+    spaces = gymnasium_spaces()
     if isinstance(space, spaces.Discrete):
         return True
     if not isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
         raise ValueError(
             f"{name}: observations must be arrays or whole numbers (Box, Discrete, MultiDiscrete, MultiBinary); got "
-            f"{space}; wrap the env in gymnasium.wrappers.FlattenObservation"
+            f"{space}; {cure_of(space)}"
         )
     return False
 
 
+def time_limit(env: Any) -> int | None:
+    """The fewest steps after which a wrapper, or a sub-environment, says that it truncates; None where none says so.
+
+    >>> import gymnasium as gym
+    >>> time_limit(gym.make("FrozenLake-v1")), time_limit(gym.make("CliffWalking-v1"))
+    (100, None)
+    """
+    limits: list[Any] = []
+    for layer in (env, *(getattr(env, "envs", None) or ())):
+        limits.append(getattr(getattr(layer, "spec", None), "max_episode_steps", None))
+        while layer is not None:
+            limits += [getattr(layer, field, None) for field in ("_max_episode_steps", "max_episode_steps")]
+            layer = getattr(layer, "env", None)
+    return min((int(limit) for limit in limits if isinstance(limit, int | np.integer)), default=None)
+
+
 def require_time(env: Any, spec: Spec, name: str) -> None:
     """No time limit below the horizon: a truncation is no part of the problem that is learned."""
-    limits, layer = [], env
-    while layer is not None:
-        limits += [getattr(layer, field, None) for field in ("_max_episode_steps", "max_episode_steps")]
-        layer = getattr(layer, "env", None)
-    limits.append(getattr(getattr(env, "spec", None), "max_episode_steps", None))
-    known = [limit for limit in limits if isinstance(limit, int)]
-    if known and min(known) < spec.horizon:
+    limit = time_limit(env)
+    if limit is not None and limit < spec.horizon:
         raise ValueError(
-            f"{name}: the env is truncated after {min(known)} steps, but the horizon is {spec.horizon}; make it with "
-            f"max_episode_steps={spec.horizon} or more, or choose a horizon of at most {min(known)}"
+            f"{name}: the env is truncated after {limit} steps, but the horizon is {spec.horizon}; make it with "
+            f"max_episode_steps={spec.horizon} or more, or choose a horizon of at most {limit}"
         )
 
 
@@ -82,7 +85,7 @@ def truncation(place: Place, step: int, spec: Spec) -> ValueError:
 
 def check_observations(space: Any, observations: Sequence[Any], place: Place) -> None:
     """All observations of an episode, in the space that the env declared."""
-    box = isinstance(space, spaces_module().Box)
+    box = isinstance(space, gymnasium_spaces().Box)
     if box:
         try:
             seen = np.asarray(observations)

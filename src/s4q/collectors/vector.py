@@ -39,8 +39,7 @@ class VectorCollector:
         discrete = require_observations(env.single_observation_space, self.name)
         self._stepping = Stepping(self.name, features, spec, seed, discrete=discrete, reset_early=reset_early)
         self._first_action = first_action(env.single_action_space, spec, self.name)
-        for layer in (env, *getattr(env, "envs", ())):
-            require_time(layer, spec, self.name)
+        require_time(env, spec, self.name)
         mode = env.metadata.get("autoreset_mode")
         if mode is None:
             raise ValueError(f'{self.name}: env.metadata["autoreset_mode"] must say how finished episodes are reset')

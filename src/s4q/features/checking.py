@@ -11,6 +11,7 @@ from s4q.checks import require_count, require_finite, require_shape
 from s4q.features.batches import require_unit_norms
 from s4q.features.spaces import n_actions_of
 from s4q.requests import FeatureMap
+from s4q.spec import require_map
 
 BATCH_GAP = 1e-9  # rounding of another batch size, and no more
 SINGLES = 100  # observations that are also evaluated alone
@@ -49,7 +50,7 @@ def check_features(features: FeatureMap, env: Any, n: int = 1000, seed: int = 0,
     require_count("n", n, "the number of observations to look at")
     require_count("seed", seed, "a seed of the spaces and the env", at_least=0)
     require_count("horizon", horizon, "the number of levels")
-    _require_map(features)
+    require_map(features)
     playable = not isinstance(env, tuple)
     observation_space, action_space = (env.observation_space, env.action_space) if playable else env
     if hasattr(env, "num_envs"):
@@ -82,18 +83,6 @@ class _Part:
     norms: Array
     blocks: set[int]
     batch_gap: float
-
-
-def _require_map(features: Any) -> None:
-    missing = [name for name in ("n_actions", "n_blocks", "block_dim") if not hasattr(features, name)]
-    if missing and hasattr(features, "dim"):
-        name = type(features).__name__
-        raise ValueError(f"{name} gives features of states; wrap it: features.PerAction({name}(...), n_actions)")
-    if missing or not callable(features):
-        raise ValueError(
-            f"features must be a feature map, callable with n_actions, n_blocks and block_dim; "
-            f"{type(features).__name__} lacks {', '.join(missing) or 'the call'}; see features.Callable"
-        )
 
 
 def _sampled(features: Any, space: Any, n: int, seed: int) -> States:

@@ -8,7 +8,7 @@ from s4q.features.fourier import Fourier
 from s4q.features.one_hot import OneHot
 from s4q.features.per_action import PerAction
 from s4q.features.ranges import AS_GOOD_AS_INFINITE
-from s4q.features.spaces import FLATTEN, bounds_of, gymnasium_spaces, n_actions_of, sizes_of
+from s4q.features.spaces import bounds_of, cure_of, gymnasium_spaces, n_actions_of, sizes_of
 from s4q.requests import FeatureMap
 
 MOST_PAIRS = 200_000  # (s, a): beyond, no learner sees every pair often enough
@@ -43,7 +43,8 @@ def default_features(observation_space: Any, action_space: Any) -> FeatureMap:
     if isinstance(observation_space, spaces.Box):
         return PerAction(_fourier(observation_space, n_actions), n_actions)
     raise ValueError(
-        f"there are no default features for the observation space {observation_space}; {FLATTEN}, or pass features=..."
+        f"there are no default features for the observation space {observation_space}; {cure_of(observation_space)}, "
+        "or pass features=..."
     )
 
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from s4q.blocks import Array, IntArray
 
-FLATTEN = "wrap the env with gymnasium.wrappers.FlattenObservation, or write a features.Callable"
-
 
 def gymnasium_spaces() -> Any:
     """The module gymnasium.spaces."""
@@ -18,10 +16,30 @@ def gymnasium_spaces() -> Any:
     return spaces
 
 
+def cure_of(space: Any) -> str:
+    """What to do about an observation space that a feature map cannot take.
+
+    >>> from gymnasium.spaces import Discrete, Tuple
+    >>> cure_of(Tuple((Discrete(32), Discrete(2)))).split("wrap the env with ")[1]
+    'gymnasium.wrappers.TransformObservation(env, np.array, gymnasium.spaces.MultiDiscrete([32, 2]))'
+    """
+    spaces = gymnasium_spaces()
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        return "whole numbers take features.OneHot"
+    if isinstance(space, spaces.Box):
+        return "arrays take features.PerAction of features.Fourier, Tiles, RBF or RandomFourier"
+    if isinstance(space, spaces.Tuple) and all(isinstance(part, spaces.Discrete) for part in space.spaces):
+        sizes, starts = [int(part.n) for part in space.spaces], [int(part.start) for part in space.spaces]
+        start = f", start={starts}" if any(starts) else ""
+        whole = f"gymnasium.spaces.MultiDiscrete({sizes}{start})"
+        return f"wrap the env with gymnasium.wrappers.TransformObservation(env, np.array, {whole})"
+    return "wrap the env with gymnasium.wrappers.FlattenObservation"
+
+
 def bounds_of(space: Any) -> tuple[Array, Array]:
     """low and high of a Box, flat: (d,) each. Infinite bounds are returned as they are."""
     if not isinstance(space, gymnasium_spaces().Box):
-        raise ValueError(f"space must be a Gymnasium Box; got {_name(space)}; {FLATTEN}")
+        raise ValueError(f"space must be a Gymnasium Box; got {_name(space)}; {cure_of(space)}")
     return np.asarray(space.low, dtype=np.float64).ravel(), np.asarray(space.high, dtype=np.float64).ravel()
 
 
@@ -35,7 +53,7 @@ def sizes_of(space: Any) -> tuple[IntArray, IntArray]:
     if isinstance(space, spaces.MultiBinary):
         sizes = np.full(int(np.prod(space.shape)), 2, dtype=np.int64)
         return sizes, np.zeros_like(sizes)
-    raise ValueError(f"space must be Discrete, MultiDiscrete or MultiBinary; got {_name(space)}; {FLATTEN}")
+    raise ValueError(f"space must be Discrete, MultiDiscrete or MultiBinary; got {_name(space)}; {cure_of(space)}")
 
 
 def n_actions_of(space: Any) -> int:
