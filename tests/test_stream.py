@@ -1,6 +1,8 @@
 """Stream: the bits of the collector on the same episodes, and clear errors."""
 
+import gc
 import itertools
+import weakref
 
 import gymnasium as gym
 import numpy as np
@@ -146,3 +148,23 @@ def test_nan_observations_are_found() -> None:
     stream.act(np.array([np.nan, 0.0]))
     with pytest.raises(ValueError, match=r"norm nan.*features must be finite"):
         stream.observe(0.0, np.zeros(2))
+
+
+def test_policies_that_are_over_are_let_go() -> None:
+    """What a collector remembers of policies is bounded by the request at hand, not by their number."""
+    features = s4q.features.OneHot(30, n_actions=2)
+    spec = s4q.Spec.of(features, horizon=5, reward_range=(0, 1))
+    stream = s4q.Stream(s4q.S4Q(spec, cache_episodes=50), features, seed=0)
+    rng = np.random.default_rng(0)
+    seen: list[weakref.ref[s4q.LinearQ]] = []
+    for _ in range(120):
+        over, place = False, 0
+        while not over:
+            stream.act(place)
+            place = int(rng.integers(30))
+            over = stream.observe(float(place == 7), place)
+        if not seen or seen[-1]() is not stream.learner.policy:
+            seen.append(weakref.ref(stream.learner.policy))
+    gc.collect()
+    assert len(seen) > 10
+    assert sum(one() is not None for one in seen) <= len(stream.learner.memory) + 3

@@ -57,7 +57,9 @@ class Stepping:
 
     def tally(self, request: Any, shard: Shard, start: Array | None) -> Tally:
         """An empty one."""
-        return Tally(request, shard, start, self.spec, self._reset_early)
+        tally = Tally(request, shard, start, self.spec, self._reset_early)
+        self._actors.keep_only(tally.policies[0])  # an actor holds its policy and more
+        return tally
 
     def player(self, tally: Tally, ahead: int = 0, seeded: bool = True) -> Player:
         """Of the episode that is `ahead` of the next one to be tallied. seeded: the environment takes its seed."""
