@@ -434,3 +434,12 @@ def test_docs_show_what_the_command_prints() -> None:
             shown = table.split(f"| {name} | `{row.where}` | ")[1].split(" | ")
             assert float(shown[0]) == pytest.approx(row.measured, rel=0.01)
             assert float(shown[2]) == pytest.approx(row.bound, rel=0.01)
+
+
+def test_the_wrong_problem_is_refused() -> None:
+    mdp, other = s4q.problems.low_rank(), s4q.problems.low_rank(seed=5)
+    run = s4q.run(s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0), 10**4, record=True)
+    with pytest.raises(ValueError, match="played on another problem"):
+        audit(run, other)
+    with pytest.raises(ValueError, match="record must be the `record` of a run"):
+        terr_realised(mdp, run)  # type: ignore[arg-type]

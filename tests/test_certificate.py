@@ -391,3 +391,14 @@ def test_a_certifier_keeps_one_policy() -> None:
     assert found.phase == 1  # shares of delta shrink, so with equal data the first phase says most
     kept = [value for value in vars(certifier).values() if isinstance(value, (list, dict))]
     assert kept == []
+
+
+def test_a_run_will_do_if_it_was_recorded() -> None:
+    mdp = s4q.problems.river_swim(6, horizon=12)
+    kept, lost = (
+        s4q.run(s4q.S4Q(mdp, "realisable"), CountCollector(mdp, seed=0), 1000, record=record)
+        for record in (True, False)
+    )
+    assert s4q.certificate(kept).upper == s4q.certificate(kept.record).upper
+    with pytest.raises(ValueError, match="record=True"):
+        s4q.certificate(lost)

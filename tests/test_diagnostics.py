@@ -1,5 +1,7 @@
 """Diagnostics: each sign of trouble shows on a problem that has it, and a healthy run shows none."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,21 @@ def test_the_record_of_a_phase_adds_up() -> None:
     assert record.start_value_sum / record.n_trajectories <= mdp.spec.value_bound[0] + 1e-12
     traces = np.trace(record.increment[:, 0], axis1=1, axis2=2)
     assert np.all(traces <= record.n_trajectories + 1e-9)
+
+
+def test_healthy_runs_have_no_findings() -> None:
+    for mdp, episodes in ((s4q.problems.low_rank(), 10**5), (s4q.problems.combination_lock(), 2_000)):
+        learner = s4q.S4Q(mdp)
+        s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), episodes)
+        assert learner.diagnose() == []
+
+
+def test_a_value_bound_that_is_too_small_is_named() -> None:
+    mdp = FiniteMDP(np.ones((1, 2, 1)), [[0.2, 0.7]], [1.0], horizon=3)
+    learner = s4q.S4Q(replace(mdp.spec, value_bound=(0.1,) * 3), "realisable")
+    s4q.run(learner, CountCollector(mdp, seed=0), 10**5)
+    assert [found.name for found in learner.diagnose() if "value_bound is too small" in found.suggestion]
+
+
+def test_before_the_first_episode() -> None:
+    assert [found.name for found in s4q.S4Q(s4q.problems.chain()).diagnose()] == ["nothing was played"]

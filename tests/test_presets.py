@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import s4q
-from s4q.explain import explain, first_phase, visits_until_useful
+from s4q.explain import explain, first_phase, guarantee, visits_until_useful
 from s4q.presets import Constants, constants
 from s4q.requests import Spec
 from s4q.widths import TIGHT
@@ -233,3 +233,35 @@ def test_doubling_schedule_at_powers_of_two() -> None:
 def test_a_tiny_ball_does_not_break_the_logarithm() -> None:
     spec = replace(literal_spec(), radius=(0.01, 0.01, 0.01), block_radius=(0.01, 0.01, 0.01))
     assert constants(spec, "tight").width(2, 1, 1, NOTHING, 1.0)[0] > 0
+
+
+def test_what_is_guaranteed_follows_the_constants() -> None:
+    spec = s4q.problems.low_rank().spec
+    assert guarantee(constants(spec, "tight")) == "Theorem 1"
+    assert guarantee(constants(spec, "tight", trigger=1.0)).startswith("optimism; not Theorem 1")
+    assert guarantee(constants(spec, "tight", ridge=1.0)).startswith("void")
+
+
+def test_the_first_phase_of_pooled_steps() -> None:
+    mdp = s4q.problems.river_swim(6, horizon=12)
+    for pool, episodes in ((True, 1), (False, 12)):
+        c = constants(mdp.spec, "realisable", pool=pool)
+        assert first_phase(c) == episodes
+        run = s4q.run(
+            s4q.S4Q(mdp, "realisable", pool=pool), s4q.collectors.CountCollector(mdp, seed=0), 100, record=True
+        )
+        assert run.record is not None
+        assert run.record.phases[0].n_trajectories == episodes
+
+
+@pytest.mark.parametrize("name", ["stationary", "well_specified"])
+def test_words_are_no_flags(name: str) -> None:
+    features = s4q.features.OneHot(3, n_actions=2)
+    with pytest.raises(ValueError, match=f"{name} must be True or False .*got 'no'"):
+        s4q.Spec.of(features, horizon=3, reward_range=(0, 1), **{name: "no"})
+
+
+def test_more_episodes_than_can_be_counted_are_refused_at_once() -> None:
+    mdp = s4q.problems.chain()
+    with pytest.raises(ValueError, match="counted in 64 bits, so at most 400000000000000000 episodes"):
+        s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=0), 10**30)

@@ -120,6 +120,14 @@ def certificate(source: Record | Phased) -> Certificate:
     >>> found.lower <= mdp.value(found.policy) <= mdp.v_star <= found.upper, found.gap < 0.2, found.vacuous
     (True, True, False)
     """
+    if not hasattr(source, "constants"):  # a Run, perhaps
+        kept = getattr(source, "record", None)
+        if kept is None:
+            raise ValueError(
+                "a certificate is made from an S4Q, or from a run that kept its phases: run(..., record=True); got "
+                f"{type(source).__name__}"
+            )
+        return certificate(kept)
     certifier = Certifier(source.constants)
     if isinstance(source, Record):
         finished, running = source.phases, source.unfinished

@@ -74,3 +74,9 @@ def require_probabilities(name: str, array: Array) -> None:
 def require_failure_probability(name: str, value: float) -> None:
     if not isinstance(value, (int, float, np.number)) or not 0 < value < 1:
         raise ValueError(f"{name} is a failure probability, so it must lie in (0, 1); got {value!r}")
+
+
+def require_flag(name: str, value: object, meaning: str) -> None:
+    """True or False: a word such as "no" would count as True."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False ({meaning}); got {value!r}")

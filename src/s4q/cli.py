@@ -1,5 +1,6 @@
 """The command line: `s4q demo`, `s4q train`, `s4q audit`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -112,7 +113,7 @@ def audit(
         require_count("--episodes", count, "the number of episodes to play")
         require_count("--seed", seed, "the seed of the episodes", at_least=0)
         require_count("--seeds", seeds, "the number of seeds")
-        console = None if as_json else Console()
+        console = None if as_json else Console(width=None if sys.stdout.isatty() else 160)
         holds = audit_command(small_problem(name, sizes), preset, count, seed, seeds, delta, console)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None

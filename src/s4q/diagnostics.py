@@ -27,6 +27,8 @@ def diagnose(spec: Spec, record: PhaseRecord | None, n_main: int, n_replayed: in
     """What is wrong, if anything, after the last finished phase."""
     findings: list[Finding] = []
     if record is None:
+        if n_main == 0:
+            return [Finding("nothing was played", "the learner has seen no episode", "Play some episodes first")]
         return [
             Finding(
                 "no phase has ended",
@@ -43,7 +45,7 @@ def diagnose(spec: Spec, record: PhaseRecord | None, n_main: int, n_replayed: in
             Finding(
                 "replay takes over",
                 f"{share:.0%} of all episodes replay past policies",
-                "Use a cache (cache_episodes), a smaller c_replay or a larger trigger",
+                "Use a cache (cache_episodes; it voids the guarantee), a smaller c_replay or a larger trigger",
             )
         )
     return findings
@@ -55,20 +57,22 @@ def _promise_findings(spec: Spec, record: PhaseRecord) -> list[Finding]:
         return []
     n, bound = record.n_trajectories, spec.value_bound[0]
     promised, got = record.start_value_sum / n, record.return_sum / n
+    at_bound = promised >= 0.999 * bound
     if got > promised + 3 * _standard_error(record, bound):
+        width = "The width is too small or the features do not represent the values: raise bonus_width, add features"
         return [
             Finding(
                 "not optimistic",
                 f"Q promised {promised:.4g} and the policy got {got:.4g} (shifted rewards)",
-                "The width is too small or the features do not represent the values: raise bonus_width, add features",
+                "The value_bound is too small: declare a larger one" if at_bound else width,
             )
         ]
-    if promised >= 0.999 * bound:
+    if at_bound and got < 0.9 * promised:
         return [
             Finding(
                 "still at the bound",
                 f"after {record.phase} phases Q still promises the value bound {bound:.4g}, as if nothing were known",
-                "Play more episodes, declare a smaller value_bound if you know one, or use the preset practical",
+                "Play more episodes (practical needs fewest); declare a smaller value_bound if you know one",
             )
         ]
     return []
@@ -84,6 +88,8 @@ def _standard_error(record: PhaseRecord, bound: float) -> float:
 
 
 def _residual_findings(spec: Spec, record: PhaseRecord) -> list[Finding]:
+    if spec.well_specified:
+        return []  # what is left over is then the noise of rewards and moves
     spread = np.sqrt(record.residuals) / np.array([2 * spec.half_range(h) for h in range(spec.horizon)])
     level = int(spread.argmax())
     if spread[level] <= 0.25:

@@ -66,7 +66,9 @@ def guarantee(c: Constants) -> str:
     broken = broken_proof(c)
     if broken is not None:
         return f"void: {broken}"
-    return "optimism, when the features are exact" if c.preset == "realisable" else "Theorem 1"
+    if c.preset == "realisable":
+        return "optimism, when the features are exact"
+    return "Theorem 1" if c.fixed_trigger is None else "optimism; not Theorem 1, whose trigger was replaced"
 
 
 def broken_proof(c: Constants) -> str | None:
@@ -113,10 +115,11 @@ _BONUS_FROM = {
 
 
 def first_phase(c: Constants) -> int:
-    """Length of the first phase when every episode shows a unit feature: the least n with n/ridge >= trigger(n)."""
+    """Length of the first phase when every step shows the same unit feature: the least n with n/ridge >= trigger(n)."""
     first, slope = c.threshold(1)
     ridge = float(c.ridge(1, 1).max())
-    return _least(lambda n: n / ridge >= first + slope * log(n))
+    samples = c.spec.horizon if c.pool else 1  # of an episode
+    return _least(lambda n: samples * n / ridge >= first + slope * log(n))
 
 
 def visits_until_useful(c: Constants, level: int = 0) -> int:

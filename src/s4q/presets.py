@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
 from s4q.cache import bytes_per_step
-from s4q.checks import require_count, require_failure_probability, require_positive
+from s4q.checks import require_count, require_failure_probability, require_flag, require_positive
 from s4q.least_squares import Moments, whitener
 from s4q.linear_q import LevelBonus
 from s4q.requests import Spec
@@ -256,6 +256,8 @@ def _cache_size(spec: Spec, preset: PresetName, episodes: int | None, held: int 
 
 
 def _pooling(spec: Spec, preset: PresetName, pool: bool | None) -> bool:
+    if pool is not None:
+        require_flag("pool", pool, "is every step a sample for every level?")
     if pool is None:
         return spec.stationary and preset not in ("paper", "tight")
     if pool and not spec.stationary:

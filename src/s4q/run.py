@@ -9,11 +9,13 @@ from threadpoolctl import threadpool_limits
 from s4q.callbacks import Callback, Listener, listeners
 from s4q.certificate import refusal
 from s4q.checkpoint import Autosave, Checkpoint, Keeper, as_autosave, where_to_begin
-from s4q.checks import require_count, require_positive
+from s4q.checks import require_count, require_flag, require_positive
 from s4q.interruption import interruption_held_back
 from s4q.ledger import Ledger, Progress, Recorder, Run, Watch
 from s4q.progress_bar import episode_bar
 from s4q.requests import Collector, Explore, Learner, Request
+
+_MOST_STEPS = 4 * 10**18  # int64 holds twice as many
 
 
 def run(
@@ -50,11 +52,12 @@ def run(
     (200, 5, True)
     """
     require_count("episodes", episodes, "the number of episodes to play")
+    require_flag("record", record, "are phases to be kept?")
     _require_roles(learner, collector, stop)
     if stop_when_gap is not None:
         require_positive("stop_when_gap", stop_when_gap, "the largest gap to put up with, in the units of the rewards")
     active, before = where_to_begin(learner, collector.seed, int(episodes), record)
-    _require_one_problem(active, collector)
+    _require_one_problem(active, collector, int(episodes))
     recorder = _recorder(active, before)
     watch = _watch(active, before, needed=stop_when_gap is not None, wanted=recorder is not None)
     told, ledger = listeners(callback), Ledger(active, collector, before, recorder, watch)
@@ -158,8 +161,12 @@ def _watch(learner: Any, before: Progress, *, needed: bool, wanted: bool) -> Wat
     return None
 
 
-def _require_one_problem(learner: Learner, collector: Collector) -> None:
+def _require_one_problem(learner: Learner, collector: Collector, episodes: int) -> None:
     """Bounds may be declared differently on purpose; sizes and the reward range may not."""
+    most = _MOST_STEPS // learner.spec.horizon
+    if episodes > most:
+        steps = f"{most} episodes of {learner.spec.horizon} steps"
+        raise ValueError(f"episodes are counted in 64 bits, so at most {steps}; got {episodes}, pass fewer")
     theirs = getattr(getattr(collector, "mdp", None), "spec", None) or getattr(collector, "spec", None)
     if theirs is None:
         return

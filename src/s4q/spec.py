@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
-from s4q.checks import finite_array, require_count, require_finite, require_positive
+from s4q.checks import finite_array, require_count, require_finite, require_flag, require_positive
 from s4q.state import Reader, State
 
 
@@ -56,6 +56,8 @@ class Spec:
     well_specified: bool  # the features are exact: transfer error 0
 
     def __post_init__(self) -> None:
+        require_flag("stationary", self.stationary, "is every level the same?")
+        require_flag("well_specified", self.well_specified, "are the features exact?")
         require_count("horizon", self.horizon, "the number of steps of an episode")
         require_count("n_actions", self.n_actions, "the number of actions")
         require_count("n_blocks", self.n_blocks, "the number of feature blocks")

@@ -69,7 +69,7 @@ class Audit:
         table = Table(title=self.title, caption=f"(w.p.): for all but a share delta = {self.delta} of seeds")
         for header in ("statement", "paper", "measured", "", "bound", "slack", "holds", "note"):
             right = header in ("measured", "bound", "slack")
-            table.add_column(header, justify="right" if right else "left")
+            table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=right)
         for row in self.rows:
             shown = [_number(row.measured), _number(row.bound), _rounded(row.slack)]
             side = "" if row.measured is None else ">=" if row.above else "<="

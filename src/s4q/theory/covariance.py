@@ -84,6 +84,10 @@ def optimal_occupancies(mdp: FiniteMDP) -> Array:
 
 def phases_of(mdp: FiniteMDP, record: Record) -> tuple[PhaseRecord, ...]:
     """All phases that began, the unfinished one last; refuses a run that the exact quantities are not made for."""
+    if not isinstance(record, Record):
+        raise ValueError(f"record must be the `record` of a run(..., record=True); got {type(record).__name__}")
+    if not isinstance(mdp, FiniteMDP):
+        raise ValueError(f"mdp must be a FiniteMDP, the one the run was played on; got {type(mdp).__name__}")
     if record.constants.pool:
         raise ValueError("record is of a run with pooled steps, whose levels share one covariance; run with pool=False")
     theirs, ours = record.constants.spec, mdp.spec

@@ -103,6 +103,7 @@ def gather(run: Run, mdp: FiniteMDP) -> Evidence:
     """Compute the evidence of a run that was recorded from its first phase on."""
     record = _checked_record(run)
     phases = phases_of(mdp, record)
+    _require_played_on(run, mdp)
     occupancies = [mdp.occupancies(phase.q) for phase in phases]
     counts = [phase.n_trajectories for phase in phases]
     found, total, before = [], np.zeros(mdp.rewards.shape), 0
@@ -199,3 +200,11 @@ def _phase(
         value=mdp.value(q),
         promised=float(mdp.start @ mdp.spec.to_user_units(0, q.value(0, features[0]))),
     )
+
+
+def _require_played_on(run: Run, mdp: FiniteMDP) -> None:
+    """The gap of the newest policy was computed on the run's own problem: another problem has another gap."""
+    if run.gap is None:
+        raise ValueError("run was not played on a FiniteMDP, so nothing exact is known of it; use s4q.certificate")
+    if abs(mdp.v_star - mdp.value(run.policy) - run.gap) > 1e-9 * max(1.0, abs(mdp.v_star)):
+        raise ValueError(f"run was played on another problem than {mdp}; pass the one of its collector")

@@ -19,7 +19,7 @@ from s4q.main_loop import Record
 from s4q.policies import Mixture, Policy
 from s4q.problems import FiniteMDP, planning
 from s4q.theory.bounds import expected_sum
-from s4q.theory.covariance import controllers, optimal_occupancies
+from s4q.theory.covariance import controllers, optimal_occupancies, phases_of
 from s4q.theory.linear_errors import LevelErrors, linear_errors, next_bound
 from s4q.theory.structure import errors_of_fits, next_values, radii
 
@@ -60,6 +60,7 @@ class PhaseTransfer:
 
 def phase_transfers(mdp: FiniteMDP, record: Record) -> list[PhaseTransfer]:
     """The transfer error of every phase from the second on (the first fits nothing), in the balls of the run."""
+    phases_of(mdp, record)  # refuses what is no record of this problem
     best, balls, found = optimal_occupancies(mdp), record.constants.radius(), []
     for phase, occupancies in controllers(mdp, record):
         errors = errors_of_fits(mdp, occupancies, next_values(mdp, phase.q), balls)
