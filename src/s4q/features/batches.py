@@ -12,12 +12,16 @@ UNIT = 1.0 + 1e-9  # norm 1, and rounding
 
 
 def products(rows: Array, weights: Array) -> Array:
-    """rows (n, d) times weights (d, k). BLAS would round a row differently in batches of other sizes; einsum does not.
+    """rows (n, d) times weights (d, k), one vector-matrix product per row.
+
+    A product of matrices would round a row differently in batches of other sizes.
 
     >>> products(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]])).tolist()
     [[11.0]]
     """
-    return np.asarray(np.einsum("nd,dk->nk", rows, weights))
+    if len(rows) == 1:  # the same product at a third of the cost of a stack of one
+        return np.asarray(rows[0].dot(weights)[None])
+    return np.asarray(np.matmul(rows[:, None], weights)[:, 0])
 
 
 def ones(shape: tuple[int, ...]) -> Array:
@@ -29,9 +33,9 @@ def ones(shape: tuple[int, ...]) -> Array:
 
 def for_every_action(vectors: Array, n_actions: int) -> Array:
     """vectors (n, k) seen as (n, A, k): a read-only view, at a quarter of the cost of np.broadcast_to."""
-    packed = np.ascontiguousarray(vectors)
+    packed = vectors if vectors.flags.c_contiguous else np.ascontiguousarray(vectors)
     n, k = packed.shape
-    view: Array = np.ndarray((n, n_actions, k), np.float64, packed, 0, (k * packed.itemsize, 0, packed.itemsize))
+    view: Array = np.ndarray((n, n_actions, k), np.float64, packed, 0, (8 * k, 0, 8))
     view.flags.writeable = False
     return view
 
