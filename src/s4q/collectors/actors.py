@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from s4q.blocks import Array, Phi
+from s4q.blocks import Array
 from s4q.checks import require_probabilities, require_shape
 from s4q.collectors.dice import EpisodeDice
 from s4q.collectors.draws import cumulative
@@ -45,19 +45,17 @@ class GreedyActor:
 
     def __call__(self, h: int, observation: Any, look: Look, dice: EpisodeDice) -> int:
         del observation, dice
-        if look.key is None:
-            return self._best(h, look)
-        action = self._known.get((h, look.key))
-        if action is None:
-            action = self._best(h, look)
+        if look.key is not None:
+            action = self._known.get((h, look.key))
+            if action is not None:
+                return action
+        values = self.values(h, look)
+        action = values.index(max(values))  # exact ties go to the lowest
+        if look.key is not None:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             self._known[h, look.key] = action
         return action
-
-    def _best(self, h: int, look: Look) -> int:
-        values = self.values(h, look)
-        return values.index(max(values))  # exact ties go to the lowest
 
     def values(self, h: int, look: Look) -> list[float]:
         """`optimism.optimistic` of one state."""
@@ -66,7 +64,7 @@ class GreedyActor:
             level = self._levels[h] = _Level.of(self._policy.level(h))
         vectors, blocks = look.vectors, look.blocks.tolist()
         white, widths = level.white, level.widths
-        if vectors.strides[0] == 0 and blocks == self._in_order:  # e_a (x) psi: one psi, every block
+        if (len(vectors) == 1 or not vectors.strides[0]) and blocks == self._in_order:  # e_a (x) psi: one psi, every block
             psi = vectors[0]
             lines = level.stacked_lines.dot(psi).tolist()
             product = None if level.stacked_white is None else level.stacked_white.dot(psi).reshape(len(blocks), -1)
@@ -74,10 +72,11 @@ class GreedyActor:
             lines = level.stacked_lines.dot(vectors.T).ravel().tolist()
             product = None if white is None else vectors.dot(white[0].T)
         else:
+            vectors = np.broadcast_to(vectors, (len(blocks), vectors.shape[1]))
             lines = np.vecdot(level.lines[:, look.blocks], vectors).ravel().tolist()
             product = None if white is None else np.matmul(white[look.blocks], vectors[:, :, None])[:, :, 0]
         if product is None:
-            return lines
+            return list(lines)
         if blocks != self._in_order:
             widths = [widths[b] for b in blocks]
         return _optimistic(level.scale, lines, widths, np.vecdot(product, product).tolist())
@@ -133,7 +132,7 @@ class DrawingActor:
         self._policy = policy
 
     def __call__(self, h: int, observation: Any, look: Look, dice: EpisodeDice) -> int:
-        states, phi = np.array(observation)[None], Phi(look.vectors[None], look.blocks[None])
+        states, phi = np.array(observation)[None], look.phi()
         row: Array = np.asarray(self._policy.probabilities(h, states, phi))
         require_shape("policy.probabilities(h, states, phi)", row, (1, len(look.blocks)), "(n, n_actions)")
         require_probabilities("policy.probabilities(h, states, phi)", row)

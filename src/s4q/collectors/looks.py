@@ -5,7 +5,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from s4q.blocks import Array, IntArray
+from s4q.blocks import Array, IntArray, Phi, States
+from s4q.features import PerAction
 from s4q.requests import FeatureMap, Spec
 
 _MOST_REMEMBERED = 2**16
@@ -33,9 +34,14 @@ class Place:
 class Look(NamedTuple):
     """Features of one observation for every action. `key` is the observation where it is a whole number."""
 
-    vectors: Array  # (n_actions, k)
+    vectors: Array  # (n_actions, k), or (1, k) where all actions share one vector
     blocks: IntArray  # (n_actions,)
     key: int | None = None
+
+    def phi(self) -> Phi:
+        """The same features, as a batch of one."""
+        shape = (1, len(self.blocks), self.vectors.shape[1])
+        return Phi(np.broadcast_to(self.vectors, shape), self.blocks[None])
 
 
 class Sights(NamedTuple):
@@ -61,10 +67,15 @@ class Eyes:
             if mine != theirs:
                 raise ValueError(f"features and spec must be made for one problem, but {name} is {theirs} and {mine}")
         self._features = features
+        # e_a (x) psi(s) of one state: psi alone will do, and costs two thirds.
+        self._psi = features.state_features if isinstance(features, PerAction) and features.proven else None
         self._shape = (spec.n_actions, spec.block_dim)
+        self._shape_of_psi = (1, spec.block_dim)
+        self._every_block = np.arange(spec.n_actions)
         self._shape_of_blocks = (spec.n_actions,)
         self._n_blocks = spec.n_blocks
         self._discrete = discrete
+        self._stationary = bool(getattr(features, "stationary", False))
         self._seen: dict[tuple[int, int], Look] = {}
 
     def __call__(self, h: int, observation: Any, place: Place, step: int) -> Look:
@@ -72,35 +83,35 @@ class Eyes:
         key = None
         if self._discrete:
             key = int(observation)
-            look = self._seen.get((h, key))
+            look = self._seen.get((0 if self._stationary else h, key))
             if look is not None:
                 return look
         try:
-            phi = self._features(h, np.array(observation)[None])
-            vectors, blocks = phi.vectors[0], phi.blocks[0]
+            vectors, blocks = self._see(h, np.array(observation)[None])
         except Exception as error:
             cure = "features take (h, states) and return Phi; check_features tries them on the observation space"
             what = f"the features raised {type(error).__name__} ({error}) at observation {observation!r}"
             raise place.fault(step, what, cure) from error
-        if vectors.shape != self._shape or blocks.shape != self._shape_of_blocks:
+        shape = self._shape if self._psi is None else self._shape_of_psi
+        if vectors.shape != shape or blocks.shape != self._shape_of_blocks:
             what = f"the features have shapes {vectors.shape} and {blocks.shape} for one observation"
-            raise place.fault(step, what, f"they must be (n_actions, block_dim) = {self._shape} and {self._shape[:1]}")
+            raise place.fault(step, what, f"they must be (n_actions, block_dim) = {shape} and {self._shape[:1]}")
         look = Look(vectors, blocks, key)
         if key is not None:
-            self._remember(h, key, look)
+            if len(self._seen) >= _MOST_REMEMBERED:
+                self._seen.clear()
+            self._seen[0 if self._stationary else h, key] = look
         return look
 
-    def _remember(self, h: int, key: int, look: Look) -> None:
-        if len(self._seen) >= _MOST_REMEMBERED:
-            self._seen.clear()
-        self._seen[h, key] = look
+    def _see(self, h: int, states: States) -> tuple[Array, IntArray]:
+        if self._psi is not None:
+            return self._psi(states), self._every_block
+        phi = self._features(h, states)
+        return phi.vectors[0], phi.blocks[0]
 
     def pack(self, looks: list[Look], place: Place) -> Sights:
         """The looks of an episode in arrays, when it is over. Norms must be at most 1 and blocks in range."""
-        if all(look.vectors.strides[0] == 0 for look in looks):  # one vector for all actions: look at it once
-            vectors = np.concatenate([look.vectors[0] for look in looks], dtype=np.float64)
-        else:
-            vectors = np.concatenate([look.vectors for look in looks], axis=None, dtype=np.float64)
+        vectors = np.concatenate([look.vectors for look in looks], dtype=np.float64)
         vectors = vectors.reshape(len(looks), -1, self._shape[1])
         blocks = np.concatenate([look.blocks for look in looks]).reshape(len(looks), -1)
         self._check(vectors, blocks, place)

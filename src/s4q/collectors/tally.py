@@ -13,7 +13,6 @@ from s4q.collectors.looks import Look, Sights
 from s4q.collectors.player import Player
 from s4q.least_squares import gram_of
 from s4q.linear_q import LinearQ
-from s4q.optimism import norms_sq
 from s4q.requests import Explore, Policy, Regress, Regression, Shard, Spec, Transitions, Visits
 
 
@@ -128,10 +127,8 @@ class Tally:
     def _start_values(self, policy: Policy) -> float | None:
         if not isinstance(policy, LinearQ):
             return None
-        phi = Phi(
-            np.stack([look.vectors for look in self._first_looks]),
-            np.stack([look.blocks for look in self._first_looks]),
-        )
+        phis = [look.phi() for look in self._first_looks]
+        phi = Phi(np.concatenate([p.vectors for p in phis]), np.concatenate([p.blocks for p in phis]))
         return float(policy.value(0, phi).sum())
 
 
@@ -188,12 +185,16 @@ def _norms_along(whitener: Array, chosen: Array, blocks: IntArray) -> Array:
     n = len(blocks)
     if chosen.shape[1] == 1:
         return np.asarray((chosen[:, 0] * whitener[np.arange(n), blocks, 0, 0]) ** 2)
-    if whitener.strides[0] == 0:  # one for all levels
-        return np.asarray(norms_sq(np, whitener[0], chosen[:, None], blocks[:, None])[:, 0])
     norms = np.empty(n)
+    if whitener.strides[0] == 0:  # one for all levels: a product for each block
+        for block in set(blocks.tolist()):
+            rows = np.flatnonzero(blocks == block)
+            white = chosen[rows] @ whitener[0, block].T
+            norms[rows] = np.vecdot(white, white)
+        return norms
     for first in range(0, n, 64):  # a few levels at a time: the matrices of all would be a copy of the whitener
-        rows = slice(first, min(first + 64, n))
-        matrices = whitener[np.arange(rows.start, rows.stop), blocks[rows]]
-        white = np.matmul(matrices, chosen[rows, :, None])[:, :, 0]
-        norms[rows] = np.vecdot(white, white)
+        part = slice(first, min(first + 64, n))
+        matrices = whitener[np.arange(part.start, part.stop), blocks[part]]
+        white = np.matmul(matrices, chosen[part, :, None])[:, :, 0]
+        norms[part] = np.vecdot(white, white)
     return norms

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from s4q.blocks import Array, IntArray
 
 _ONE = np.ones(1)
+_FEW = 16  # numbers that are cheaper to compare one by one
 UNIT = 1.0 + 1e-9  # norm 1, and rounding
 
 
@@ -49,8 +50,12 @@ def for_every_state(blocks: IntArray, n: int) -> IntArray:
 
 def require_unit_norms(vectors: Array, cure: str) -> None:
     """vectors (n, ..., k): finite and of norm at most 1, or an error that names the state of the batch."""
-    norms_sq = np.einsum("...k,...k->...", vectors, vectors)
-    if not np.maximum.reduce(norms_sq, axis=None, initial=0.0) <= UNIT * UNIT:  # NaN fails here too
+    norms_sq = np.vecdot(vectors, vectors)
+    if len(vectors) == 1 and norms_sq.size <= _FEW:  # plain floats: a reduction of a few numbers costs more
+        inside = all([norm_sq <= UNIT * UNIT for norm_sq in norms_sq.ravel().tolist()])
+    else:
+        inside = np.maximum.reduce(norms_sq, axis=None, initial=0.0) <= UNIT * UNIT
+    if not inside:  # NaN fails too
         bad = np.argwhere(~(norms_sq <= UNIT * UNIT))[0].tolist()
         norm = float(np.sqrt(norms_sq[tuple(bad)]))
         action = f", action {bad[1]}" if len(bad) > 1 else ""

@@ -65,6 +65,11 @@ class PerAction:
         return int(self.state_features.dim)
 
     @property
+    def proven(self) -> bool:
+        """Is the norm at most 1 by proof, so that no call checks it?"""
+        return self._proven
+
+    @property
     def custom(self) -> bool:
         """Does it hold something of the user's that no file can carry?"""
         return is_custom(self.state_features)
