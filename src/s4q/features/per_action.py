@@ -41,6 +41,7 @@ class PerAction:
     _proven: bool = field(repr=False)
 
     stationary: ClassVar[bool] = True
+    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
 
     def __init__(self, state_features: StateFeatures, n_actions: int) -> None:
         require_count("n_actions", n_actions, "the number of actions")
