@@ -267,7 +267,9 @@ def single_table() -> Table:
     return result
 
 
-def _split(make: Callable[[], Any], features: Any, spec: s4q.Spec, request: Any, q: Any) -> tuple[dict[str, float], int]:
+def _split(
+    make: Callable[[], Any], features: Any, spec: s4q.Spec, request: Any, q: Any
+) -> tuple[dict[str, float], int]:
     """CPU seconds of a collection and of each of its parts alone, the least of several; steps."""
     tape = _Tape(make())
     GymCollector(tape, features, spec).collect(request)

@@ -64,7 +64,8 @@ class GreedyActor:
             level = self._levels[h] = _Level.of(self._policy.level(h))
         vectors, blocks = look.vectors, look.blocks.tolist()
         white, widths = level.white, level.widths
-        if (len(vectors) == 1 or not vectors.strides[0]) and blocks == self._in_order:  # e_a (x) psi: one psi, every block
+        one_psi = len(vectors) == 1 or vectors.strides[0] == 0
+        if one_psi and blocks == self._in_order:  # e_a (x) psi(s)
             psi = vectors[0]
             lines = level.stacked_lines.dot(psi).tolist()
             product = None if level.stacked_white is None else level.stacked_white.dot(psi).reshape(len(blocks), -1)

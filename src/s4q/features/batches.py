@@ -52,7 +52,7 @@ def require_unit_norms(vectors: Array, cure: str) -> None:
     """vectors (n, ..., k): finite and of norm at most 1, or an error that names the state of the batch."""
     norms_sq = np.vecdot(vectors, vectors)
     if len(vectors) == 1 and norms_sq.size <= _FEW:  # plain floats: a reduction of a few numbers costs more
-        inside = all([norm_sq <= UNIT * UNIT for norm_sq in norms_sq.ravel().tolist()])
+        inside = all(norm_sq <= UNIT * UNIT for norm_sq in norms_sq.ravel().tolist())
     else:
         inside = np.maximum.reduce(norms_sq, axis=None, initial=0.0) <= UNIT * UNIT
     if not inside:  # NaN fails too
