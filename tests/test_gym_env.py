@@ -11,7 +11,7 @@ from s4q.collectors.actors import GreedyActor
 from s4q.collectors.dice import EpisodeDice
 from s4q.collectors.looks import Look
 from s4q.collectors.stepping import shard_size
-from s4q.features import OneHot
+from s4q.features import OneHot, PerAction, RandomFourier
 from s4q.linear_q import Spread
 from s4q.requests import Answer, Explore, Mixture, Phi, Regress, Request
 from small_envs import Drift, MDPEnv, Waves
@@ -219,6 +219,26 @@ def test_the_fast_greedy_action_is_that_of_linear_q(kind: str, spread: bool) -> 
                 fast = actor.values(h, look)
                 np.testing.assert_allclose(fast, q.optimistic(h, phi)[0], rtol=1e-12, atol=1e-12)
                 assert actor(h, None, look, EpisodeDice(0, 0, 0, 1)) == q.greedy(h, phi)[0]
+
+
+class Hidden:
+    """A feature map that the collector knows nothing of."""
+
+    def __init__(self, features: PerAction) -> None:
+        self._features = features
+        self.n_actions, self.n_blocks, self.block_dim = features.n_actions, features.n_blocks, features.block_dim
+
+    def __call__(self, h: int, states: np.ndarray) -> Phi:
+        return self._features(h, states)
+
+
+def test_one_psi_for_all_actions_has_the_bits_of_the_features_written_out() -> None:
+    psi = RandomFourier(dim=6, width=0.5, low=[-4.8, -9, -0.42, -9], high=[4.8, 9, 0.42, 9], clip=True)
+    features, env = PerAction(psi, n_actions=2), gym.make("CartPole-v1")
+    spec = s4q.Spec.of(features, horizon=30, reward_range=(0, 1))
+    for request in all_requests(spec, 20):
+        answer = GymCollector(env, features, spec).collect(request)
+        assert equal(answer, GymCollector(env, Hidden(features), spec).collect(request))
 
 
 def test_exact_ties_go_to_the_lowest_action() -> None:

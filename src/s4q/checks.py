@@ -35,6 +35,8 @@ def require_finite(name: str, array: NDArray[Any]) -> None:
 
 def require_shape(name: str, array: NDArray[Any], shape: tuple[int | None, ...], meaning: str) -> None:
     """`None` in `shape` accepts any length."""
+    if array.shape == shape:
+        return
     fits = array.ndim == len(shape) and all(want in (None, got) for got, want in zip(array.shape, shape, strict=True))
     if not fits:
         want = tuple("any" if n is None else n for n in shape)

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from s4q.blocks import Array, Phi
+from s4q.blocks import Array
 from s4q.checks import require_probabilities, require_shape
 from s4q.collectors.dice import EpisodeDice
 from s4q.collectors.draws import cumulative
@@ -45,56 +45,42 @@ class GreedyActor:
 
     def __call__(self, h: int, observation: Any, look: Look, dice: EpisodeDice) -> int:
         del observation, dice
-        if look.key is None:
-            return self._best(h, look)
-        action = self._known.get((h, look.key))
-        if action is None:
-            action = self._best(h, look)
+        if look.key is not None:
+            action = self._known.get((h, look.key))
+            if action is not None:
+                return action
+        values = self.values(h, look)
+        action = values.index(max(values))  # exact ties go to the lowest
+        if look.key is not None:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             self._known[h, look.key] = action
         return action
-
-    def _best(self, h: int, look: Look) -> int:
-        values = self.values(h, look)
-        return values.index(max(values))  # exact ties go to the lowest
 
     def values(self, h: int, look: Look) -> list[float]:
         """`optimism.optimistic` of one state."""
         level = self._levels[h]
         if level is None:
             level = self._levels[h] = _Level.of(self._policy.level(h))
-        (linear, *squares), norms_sq, widths = self._parts(level, look)
-        if norms_sq is None:
-            return linear
-        if squares:
-            parts = zip(widths, linear, squares[0], norms_sq, strict=True)
-            widths = [w + _spread_width(level.scale, x, y, n) for w, x, y, n in parts]
-        return [x + w * sqrt(n) for x, w, n in zip(linear, widths, norms_sq, strict=True)]
-
-    def _parts(self, level: "_Level", look: Look) -> tuple[list[list[float]], list[float] | None, list[float]]:
-        """phi . theta (and phi . second), squared norms and widths of every action, in as few products as possible."""
         vectors, blocks = look.vectors, look.blocks.tolist()
-        white = level.white
-        if vectors.strides[0] == 0 and blocks == self._in_order:  # e_a (x) psi: one psi, every block
+        white, widths = level.white, level.widths
+        one_psi = len(vectors) == 1 or vectors.strides[0] == 0
+        if one_psi and blocks == self._in_order:  # e_a (x) psi(s)
             psi = vectors[0]
-            lines = level.lines.reshape(-1, len(psi)).dot(psi).reshape(-1, len(blocks)).tolist()
-            if white is None:
-                return lines, None, []
-            product = white.reshape(-1, len(psi)).dot(psi).reshape(len(blocks), -1)
-            return lines, np.vecdot(product, product).tolist(), level.widths
-        widths = [level.widths[b] for b in blocks] if level.widths else []
-        if len(self._in_order) == 1:  # dense
-            lines = level.lines[:, 0].dot(vectors.T).tolist()
-            if white is None:
-                return lines, None, []
-            product = vectors.dot(white[0].T)
+            lines = level.stacked_lines.dot(psi).tolist()
+            product = None if level.stacked_white is None else level.stacked_white.dot(psi).reshape(len(blocks), -1)
+        elif len(self._in_order) == 1:  # dense
+            lines = level.stacked_lines.dot(vectors.T).ravel().tolist()
+            product = None if white is None else vectors.dot(white[0].T)
         else:
-            lines = np.vecdot(level.lines[:, look.blocks], vectors).tolist()
-            if white is None:
-                return lines, None, []
-            product = np.matmul(white[look.blocks], vectors[:, :, None])[:, :, 0]
-        return lines, np.vecdot(product, product).tolist(), widths
+            vectors = np.broadcast_to(vectors, (len(blocks), vectors.shape[1]))
+            lines = np.vecdot(level.lines[:, look.blocks], vectors).ravel().tolist()
+            product = None if white is None else np.matmul(white[look.blocks], vectors[:, :, None])[:, :, 0]
+        if product is None:
+            return list(lines)
+        if blocks != self._in_order:
+            widths = [widths[b] for b in blocks]
+        return _optimistic(level.scale, lines, widths, np.vecdot(product, product).tolist())
 
 
 @final
@@ -103,22 +89,40 @@ class _Level:
     """The parameters of a level as one state wants them."""
 
     lines: Array  # (1 or 2, n_blocks, k): theta, and second if there is a spread
+    stacked_lines: Array  # the same numbers, (1 or 2 times n_blocks, k)
     white: Array | None  # (n_blocks, k, k)
-    widths: list[float]
+    stacked_white: Array | None  # the same numbers, (n_blocks * k, k)
+    widths: list[float]  # (n_blocks,)
     scale: tuple[float, float, float, float]
 
     @classmethod
     def of(cls, level: QLevel) -> "_Level":
-        lines = [level.theta] if level.second is None else [level.theta, level.second]
-        return cls(np.stack(lines), level.whitener, [] if level.width is None else level.width.tolist(), level.scale)
+        lines = np.stack([level.theta] if level.second is None else [level.theta, level.second])
+        k, white = lines.shape[-1], level.whitener
+        stacked = None if white is None else white.reshape(-1, k)
+        widths = [] if level.width is None else level.width.tolist()
+        return cls(lines, lines.reshape(-1, k), white, stacked, widths, level.scale)
 
 
-def _spread_width(scale: tuple[float, float, float, float], linear: float, square: float, norm_sq: float) -> float:
-    """`optimism.spread_width` of one number."""
+def _optimistic(
+    scale: tuple[float, float, float, float], lines: list[float], widths: list[float], norms_sq: list[float]
+) -> list[float]:
+    """phi . theta + bonus of every action. lines: phi . theta of each, then, if there is a spread, phi . second."""
+    n = len(norms_sq)
+    if len(lines) == n:
+        return [x + w * sqrt(norm_sq) for x, w, norm_sq in zip(lines, widths, norms_sq, strict=True)]
     noise, ceiling, ridge, kappa = scale
-    samples = max(1.0 / max(norm_sq, 1e-300) - ridge, 0.0)
-    variance = min(max(square - linear * linear, 0.0), ceiling)
-    return kappa * sqrt((samples * variance + noise) / (max(samples - 1.0, 0.0) + 1.0))
+    values = []
+    for x, square, w, norm_sq in zip(lines[:n], lines[n:], widths, norms_sq, strict=True):
+        # `optimism.spread_width` of one number; comparisons cost a third of max and min.
+        samples = 1.0 / (norm_sq if norm_sq > 1e-300 else 1e-300) - ridge
+        if samples < 0.0:
+            samples = 0.0
+        variance = square - x * x
+        variance = 0.0 if variance < 0.0 else ceiling if variance > ceiling else variance
+        sigma_sq = (samples * variance + noise) / (samples if samples > 1.0 else 1.0)
+        values.append(x + (w + kappa * sqrt(sigma_sq)) * sqrt(norm_sq))
+    return values
 
 
 @final
@@ -129,7 +133,7 @@ class DrawingActor:
         self._policy = policy
 
     def __call__(self, h: int, observation: Any, look: Look, dice: EpisodeDice) -> int:
-        states, phi = np.array(observation)[None], Phi(look.vectors[None], look.blocks[None])
+        states, phi = np.array(observation)[None], look.phi()
         row: Array = np.asarray(self._policy.probabilities(h, states, phi))
         require_shape("policy.probabilities(h, states, phi)", row, (1, len(look.blocks)), "(n, n_actions)")
         require_probabilities("policy.probabilities(h, states, phi)", row)

@@ -54,6 +54,7 @@ class FeatureLens:
 
     def __init__(self, features: FeatureMap, spec: Spec, arrays: Arrays) -> None:
         self._features, self._spec, self._arrays = features, spec, arrays
+        self._checked = bool(getattr(features, "checked", False))  # a second look would cost a tenth of the work
         self._levels: Memo[LinearQ, list[QLevel | None]] = Memo(lambda q: [None] * q.horizon, size=256)
         self._whiteners: Memo[Array, Any] = Memo(arrays.from_numpy, size=2)
 
@@ -67,6 +68,8 @@ class FeatureLens:
                 f"features at level {h} must have shapes (n, n_actions, block_dim) = {shape} and {shape[:2]}; got "
                 f"{vectors.shape} and {blocks.shape}"
             )
+        if self._checked:
+            return vectors, blocks
         norms = xp.vecdot(vectors, vectors)
         if not bool(xp.max(norms) <= (1 + 1e-9) ** 2):  # NaN fails here too
             row = int(np.argwhere(~(self._arrays.to_numpy(norms) <= (1 + 1e-9) ** 2))[0, 0])

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from s4q.blocks import Array, IntArray
+from s4q.blocks import Array, IntArray, Phi, States
+from s4q.features import PerAction
 from s4q.requests import FeatureMap, Spec
 
 _MOST_REMEMBERED = 2**16
@@ -33,9 +34,27 @@ class Place:
 class Look(NamedTuple):
     """Features of one observation for every action. `key` is the observation where it is a whole number."""
 
-    vectors: Array  # (n_actions, k)
+    vectors: Array  # (n_actions, k), or (1, k) where all actions share one vector
     blocks: IntArray  # (n_actions,)
     key: int | None = None
+
+    def phi(self) -> Phi:
+        """The same features, as a batch of one."""
+        shape = (1, len(self.blocks), self.vectors.shape[1])
+        return Phi(np.broadcast_to(self.vectors, shape), self.blocks[None])
+
+
+class Sights(NamedTuple):
+    """The looks of an episode, one after the other."""
+
+    vectors: Array  # (T, n_actions, k), or (T, 1, k) where all actions share one vector
+    blocks: IntArray  # (T, n_actions)
+
+    def chosen(self, steps: slice, actions: list[int]) -> tuple[Array, IntArray]:
+        """Vectors (n, k) and blocks (n,) of the actions taken at these n steps."""
+        vectors, blocks = self.vectors[steps], self.blocks[steps]
+        rows = np.arange(len(actions))
+        return vectors[:, 0] if vectors.shape[1] == 1 else vectors[rows, actions], blocks[rows, actions]
 
 
 @final
@@ -48,54 +67,68 @@ class Eyes:
             if mine != theirs:
                 raise ValueError(f"features and spec must be made for one problem, but {name} is {theirs} and {mine}")
         self._features = features
+        # e_a (x) psi(s) of one state: psi alone will do, and costs two thirds.
+        self._psi = features.state_features if isinstance(features, PerAction) and features.proven else None
         self._shape = (spec.n_actions, spec.block_dim)
+        self._shape_of_psi = (1, spec.block_dim)
+        self._every_block = np.arange(spec.n_actions)
+        self._shape_of_blocks = (spec.n_actions,)
         self._n_blocks = spec.n_blocks
         self._discrete = discrete
+        self._stationary = bool(getattr(features, "stationary", False))
         self._seen: dict[tuple[int, int], Look] = {}
 
     def __call__(self, h: int, observation: Any, place: Place, step: int) -> Look:
         """The features at level h; `place` and `step` say where, should they be wrong."""
-        if not self._discrete:
-            return self._look(h, observation, place, step, None)
-        key = int(observation)
-        look = self._seen.get((h, key))
-        if look is None:
-            look = self._look(h, observation, place, step, key)
-            self.check([look], [step], place)
-            if len(self._seen) >= _MOST_REMEMBERED:
-                self._seen.clear()
-            self._seen[h, key] = look
-        return look
-
-    def _look(self, h: int, observation: Any, place: Place, step: int, key: int | None) -> Look:
+        key = None
+        if self._discrete:
+            key = int(observation)
+            look = self._seen.get((0 if self._stationary else h, key))
+            if look is not None:
+                return look
         try:
-            phi = self._features(h, np.array(observation)[None])
-            look = Look(phi.vectors[0], phi.blocks[0], key)
+            vectors, blocks = self._see(h, np.array(observation)[None])
         except Exception as error:
             cure = "features take (h, states) and return Phi; check_features tries them on the observation space"
             what = f"the features raised {type(error).__name__} ({error}) at observation {observation!r}"
             raise place.fault(step, what, cure) from error
-        if look.vectors.shape != self._shape or look.blocks.shape != self._shape[:1]:
-            what = f"the features have shapes {look.vectors.shape} and {look.blocks.shape} for one observation"
-            raise place.fault(step, what, f"they must be (n_actions, block_dim) = {self._shape} and {self._shape[:1]}")
+        shape = self._shape if self._psi is None else self._shape_of_psi
+        if vectors.shape != shape or blocks.shape != self._shape_of_blocks:
+            what = f"the features have shapes {vectors.shape} and {blocks.shape} for one observation"
+            raise place.fault(step, what, f"they must be (n_actions, block_dim) = {shape} and {self._shape[:1]}")
+        look = Look(vectors, blocks, key)
+        if key is not None:
+            if len(self._seen) >= _MOST_REMEMBERED:
+                self._seen.clear()
+            self._seen[0 if self._stationary else h, key] = look
         return look
 
-    def check(self, looks: list[Look], steps: list[int], place: Place) -> None:
-        """Norms at most 1 and blocks in range, at the end of an episode; remembered looks were checked once."""
-        # Where all actions share one vector it is looked at once.
-        vectors = np.array([look.vectors if look.vectors.strides[0] else look.vectors[:1] for look in looks])
+    def _see(self, h: int, states: States) -> tuple[Array, IntArray]:
+        if self._psi is not None:
+            return self._psi(states), self._every_block
+        phi = self._features(h, states)
+        return phi.vectors[0], phi.blocks[0]
+
+    def pack(self, looks: list[Look], place: Place) -> Sights:
+        """The looks of an episode in arrays, when it is over. Norms must be at most 1 and blocks in range."""
+        vectors = np.concatenate([look.vectors for look in looks], dtype=np.float64)
+        vectors = vectors.reshape(len(looks), -1, self._shape[1])
+        blocks = np.concatenate([look.blocks for look in looks]).reshape(len(looks), -1)
+        self._check(vectors, blocks, place)
+        return Sights(vectors, blocks.astype(np.int64, copy=False))
+
+    def _check(self, vectors: Array, blocks: IntArray, place: Place) -> None:
         norms_sq = np.vecdot(vectors, vectors)
         if not norms_sq.max() <= (1 + _NORM_SLACK) ** 2:  # NaN fails here too
             norms = np.sqrt(norms_sq)
-            i, action = (int(x) for x in np.argwhere(~(norms <= 1 + _NORM_SLACK))[0])
+            step, action = (int(x) for x in np.argwhere(~(norms <= 1 + _NORM_SLACK))[0])
             raise place.fault(
-                steps[i],
-                f"the features of action {action} have norm {norms[i, action]:.6g}, above 1",
+                step,
+                f"the features of action {action} have norm {norms[step, action]:.6g}, above 1",
                 "divide all features by a bound on their norm"
-                if np.isfinite(norms[i, action])
+                if np.isfinite(norms[step, action])
                 else "features must be finite",
             )
-        blocks = np.array([look.blocks for look in looks])
         if not 0 <= blocks.min() <= blocks.max() < self._n_blocks:
-            i = int(np.argwhere((blocks < 0) | (blocks >= self._n_blocks))[0, 0])
-            raise place.fault(steps[i], f"blocks are {blocks[i].tolist()}", f"they must lie in 0..{self._n_blocks - 1}")
+            step = int(np.argwhere((blocks < 0) | (blocks >= self._n_blocks))[0, 0])
+            raise place.fault(step, f"blocks are {blocks[step].tolist()}", f"they must lie in 0..{self._n_blocks - 1}")

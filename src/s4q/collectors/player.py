@@ -4,7 +4,7 @@ from typing import Any, final
 
 from s4q.collectors.actors import Actor
 from s4q.collectors.dice import EpisodeDice
-from s4q.collectors.looks import Eyes, Look, Place
+from s4q.collectors.looks import Eyes, Look, Place, Sights
 from s4q.requests import Spec
 
 _REWARD_SLACK = 1e-6  # of the range: rewards in single precision are not outside of it
@@ -71,11 +71,9 @@ class Player:
                 self.looks.append(self._eyes(min(step + 1, self._horizon - 1), observation, self.place, step + 1))
         return self.over
 
-    def check_features(self) -> None:
-        """All at once, when the episode is over."""
-        fresh = [(look, h) for h, look in enumerate(self.looks) if look.key is None]
-        if fresh:
-            self._eyes.check([look for look, _ in fresh], [h for _, h in fresh], self.place)
+    def sights(self) -> Sights:
+        """The features of the finished episode in arrays, checked."""
+        return self._eyes.pack(self.looks, self.place)
 
     def _checked(self, reward: Any, step: int) -> float:
         try:

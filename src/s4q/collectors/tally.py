@@ -4,16 +4,15 @@ A single env, a vector env and a live stream hand the same episodes in the same 
 answers have the same bits.
 """
 
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from s4q.blocks import Array, IntArray, Phi
-from s4q.collectors.looks import Look
+from s4q.collectors.looks import Look, Sights
 from s4q.collectors.player import Player
 from s4q.least_squares import gram_of
 from s4q.linear_q import LinearQ
-from s4q.optimism import norms_sq
 from s4q.requests import Explore, Policy, Regress, Regression, Shard, Spec, Transitions, Visits
 
 
@@ -67,16 +66,14 @@ class Tally:
 
     def add(self, player: Player) -> None:
         """Take the next episode."""
-        player.check_features()
+        sights = player.sights()
         self.n_episodes += 1
         self._n_steps += player.n_steps
         if isinstance(self.request, Regress):
             self._per_policy[player.which] += 1
-            for h in self._sampled:
-                if h < player.n_steps:
-                    self._rows.add(player, h)
+            self._rows.add(player, sights, self._sampled)
         else:
-            self._visit(self.request, player)
+            self._visit(self.request, player, sights)
 
     def answer(self) -> Any:
         """Regression or Visits."""
@@ -96,13 +93,10 @@ class Tally:
             kept=self._rows.transitions() if self._n_kept > 0 else None,
         )
 
-    def _visit(self, request: Explore, player: Player) -> None:
+    def _visit(self, request: Explore, player: Player, sights: Sights) -> None:
         if self.n_episodes <= self._n_kept:
-            for h in range(player.n_steps):
-                self._rows.add(player, h)
-        steps = list(zip(player.looks, player.actions, strict=False))
-        chosen = np.stack([look.vectors[a] for look, a in steps])
-        blocks = np.array([look.blocks[a] for look, a in steps])
+            self._rows.add(player, sights, range(player.n_steps))
+        chosen, blocks = sights.chosen(slice(player.n_steps), player.actions)
         norms = _norms_along(request.whitener, chosen, blocks)
         if request.pool:
             self._progress[0] += norms.sum()
@@ -133,11 +127,19 @@ class Tally:
     def _start_values(self, policy: Policy) -> float | None:
         if not isinstance(policy, LinearQ):
             return None
-        phi = Phi(
-            np.stack([look.vectors for look in self._first_looks]),
-            np.stack([look.blocks for look in self._first_looks]),
-        )
+        phis = [look.phi() for look in self._first_looks]
+        phi = Phi(np.concatenate([p.vectors for p in phis]), np.concatenate([p.blocks for p in phis]))
         return float(policy.value(0, phi).sum())
+
+
+class _Stretch(NamedTuple):
+    """Steps first..stop-1 of one episode, and their sights with the one after the last, where there is one."""
+
+    first: int
+    sights: Sights
+    actions: list[int]
+    rewards: list[float]
+    ended: bool  # with the last of them
 
 
 @final
@@ -145,36 +147,37 @@ class _Rows:
     """Steps on their way to Transitions."""
 
     def __init__(self, spec: Spec) -> None:
-        self._low = spec.reward_min
-        shape = (spec.n_actions, spec.block_dim)
-        self._nothing = Look(np.zeros(shape), np.zeros(shape[0], dtype=np.int64))
-        self._levels: list[int] = []
-        self._looks: list[tuple[Look, int]] = []
-        self._rewards: list[float] = []
-        self._after: list[Look] = []
-        self._ended: list[bool] = []
+        self._spec = spec
+        self._stretches: list[_Stretch] = []
 
-    def add(self, player: Player, h: int) -> None:
-        """One step of an episode."""
-        self._levels.append(h)
-        self._looks.append((player.looks[h], player.actions[h]))
-        self._rewards.append(player.rewards[h] - self._low)
-        self._after.append(player.looks[h + 1] if h + 1 < len(player.looks) else self._nothing)
-        self._ended.append(player.ended and h + 1 == player.n_steps)
+    def add(self, player: Player, sights: Sights, levels: range) -> None:
+        """The steps of an episode at these levels, as far as it came."""
+        first, stop = levels.start, min(levels.stop, player.n_steps)
+        if first >= stop:
+            return
+        if stop + 1 - first < len(sights.blocks):  # a copy, to let go of the others
+            sights = Sights(sights.vectors[first : stop + 1].copy(), sights.blocks[first : stop + 1].copy())
+        ended = player.ended and stop == player.n_steps
+        self._stretches.append(_Stretch(first, sights, player.actions[first:stop], player.rewards[first:stop], ended))
 
     def transitions(self) -> Transitions:
         """The steps added, in their order."""
-        n, (n_actions, k) = len(self._levels), self._nothing.vectors.shape
-        return Transitions(
-            levels=np.array(self._levels, dtype=np.int64),
-            vectors=np.array([look.vectors[a] for look, a in self._looks], dtype=np.float64).reshape(n, k),
-            blocks=np.array([look.blocks[a] for look, a in self._looks], dtype=np.int64),
-            rewards=np.array(self._rewards, dtype=np.float64),
-            next_vectors=np.array([look.vectors for look in self._after], dtype=np.float64).reshape(n, n_actions, k),
-            next_blocks=np.array([look.blocks for look in self._after], dtype=np.int64).reshape(n, n_actions),
-            ended=np.array(self._ended, dtype=np.bool_),
-            weights=np.ones(n, dtype=np.int64),
-        )
+        spec, n = self._spec, sum(len(stretch.actions) for stretch in self._stretches)
+        levels, rewards, ended = np.empty(n, dtype=np.int64), np.empty(n), np.zeros(n, dtype=np.bool_)
+        vectors, blocks = np.empty((n, spec.block_dim)), np.empty(n, dtype=np.int64)
+        next_vectors = np.zeros((n, spec.n_actions, spec.block_dim))
+        next_blocks = np.zeros((n, spec.n_actions), dtype=np.int64)
+        end = 0
+        for first, sights, actions, paid, last in self._stretches:
+            begin, end = end, end + len(actions)
+            levels[begin:end] = range(first, first + len(actions))
+            vectors[begin:end], blocks[begin:end] = sights.chosen(slice(len(actions)), actions)
+            rewards[begin:end] = paid
+            after = begin + len(sights.blocks) - 1  # no sight after the last step: it stays 0
+            next_vectors[begin:after], next_blocks[begin:after] = sights.vectors[1:], sights.blocks[1:]
+            ended[end - 1] = last
+        rewards -= spec.reward_min
+        return Transitions(levels, vectors, blocks, rewards, next_vectors, next_blocks, ended, np.ones(n, np.int64))
 
 
 def _norms_along(whitener: Array, chosen: Array, blocks: IntArray) -> Array:
@@ -182,12 +185,16 @@ def _norms_along(whitener: Array, chosen: Array, blocks: IntArray) -> Array:
     n = len(blocks)
     if chosen.shape[1] == 1:
         return np.asarray((chosen[:, 0] * whitener[np.arange(n), blocks, 0, 0]) ** 2)
-    if whitener.strides[0] == 0 and whitener.shape[1] == 1:  # one for all levels
-        return np.asarray(norms_sq(np, whitener[0], chosen[:, None], blocks[:, None])[:, 0])
     norms = np.empty(n)
+    if whitener.strides[0] == 0:  # one for all levels: a product for each block
+        for block in set(blocks.tolist()):
+            rows = np.flatnonzero(blocks == block)
+            white = chosen[rows] @ whitener[0, block].T
+            norms[rows] = np.vecdot(white, white)
+        return norms
     for first in range(0, n, 64):  # a few levels at a time: the matrices of all would be a copy of the whitener
-        rows = slice(first, min(first + 64, n))
-        matrices = whitener[np.arange(rows.start, rows.stop), blocks[rows]]
-        white = np.matmul(matrices, chosen[rows, :, None])[:, :, 0]
-        norms[rows] = np.vecdot(white, white)
+        part = slice(first, min(first + 64, n))
+        matrices = whitener[np.arange(part.start, part.stop), blocks[part]]
+        white = np.matmul(matrices, chosen[part, :, None])[:, :, 0]
+        norms[part] = np.vecdot(white, white)
     return norms

@@ -33,6 +33,7 @@ class Callable:
     stationary: bool
 
     custom: ClassVar[bool] = True
+    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
 
     def __init__(
         self,

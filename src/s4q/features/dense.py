@@ -34,6 +34,7 @@ class Dense:
 
     stationary: ClassVar[bool] = True
     n_blocks: ClassVar[int] = 1
+    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
 
     def __init__(
         self, source: Callable[[States], Array] | ArrayLike, n_actions: int | None = None, dim: int | None = None

@@ -41,6 +41,7 @@ class OneHot:
     stationary: ClassVar[bool] = True
     custom: ClassVar[bool] = False
     block_dim: ClassVar[int] = 1
+    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
 
     def __init__(self, space: Any, n_actions: int, *, start: int | Sequence[int] | None = None) -> None:
         require_count("n_actions", n_actions, "the number of actions")

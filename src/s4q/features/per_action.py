@@ -37,9 +37,11 @@ class PerAction:
     state_features: StateFeatures
     n_actions: int
     _blocks: IntArray = field(repr=False)  # (A,)
+    _blocks_of_one: IntArray = field(repr=False)  # (1, A), read-only
     _proven: bool = field(repr=False)
 
     stationary: ClassVar[bool] = True
+    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
 
     def __init__(self, state_features: StateFeatures, n_actions: int) -> None:
         require_count("n_actions", n_actions, "the number of actions")
@@ -51,9 +53,9 @@ class PerAction:
             )
         require_count("state_features.dim", dim, "the number of features of a state")
         proven = bool(getattr(state_features, "proven", False))
-        vars(self).update(
-            state_features=state_features, n_actions=int(n_actions), _blocks=np.arange(n_actions), _proven=proven
-        )
+        blocks = np.arange(n_actions)
+        vars(self).update(state_features=state_features, n_actions=int(n_actions), _proven=proven)
+        vars(self).update(_blocks=blocks, _blocks_of_one=for_every_state(blocks, 1))
 
     @property
     def n_blocks(self) -> int:
@@ -62,6 +64,11 @@ class PerAction:
     @property
     def block_dim(self) -> int:
         return int(self.state_features.dim)
+
+    @property
+    def proven(self) -> bool:
+        """Is the norm at most 1 by proof, so that no call checks it?"""
+        return self._proven
 
     @property
     def custom(self) -> bool:
@@ -75,7 +82,9 @@ class PerAction:
             psi = np.asarray(psi, dtype=np.float64)
             require_shape("state features", psi, (len(states), self.block_dim), "(n, dim)")
             require_unit_norms(psi, "divide state_features by a bound on their norm")
-        return Phi(for_every_action(psi, self.n_actions), for_every_state(self._blocks, len(psi)))
+        n = len(psi)
+        blocks = self._blocks_of_one if n == 1 else for_every_state(self._blocks, n)
+        return Phi(for_every_action(psi, self.n_actions), blocks)
 
     def config(self) -> dict[str, Any]:
         """The parameters, as JSON can say them."""

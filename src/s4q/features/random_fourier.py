@@ -36,6 +36,7 @@ class RandomFourier:
     width: Array  # (d,)
     seed: int
     _frequencies: Array = field(repr=False)  # (d, m)
+    _scale: float = field(repr=False)
 
     proven: ClassVar[bool] = True
     custom: ClassVar[bool] = False
@@ -63,18 +64,20 @@ class RandomFourier:
         rng = np.random.default_rng(np.random.SeedSequence(int(seed)))
         widths = np.broadcast_to(widths, (ranges.dim,)).copy()
         frequencies = rng.standard_normal((ranges.dim, dim // 2)) / widths[:, None]
-        vars(self).update(ranges=ranges, dim=int(dim), width=widths, seed=int(seed), _frequencies=frequencies)
+        scale = 1 / math.sqrt(dim // 2 + dim % 2)
+        vars(self).update(ranges=ranges, dim=int(dim), width=widths, seed=int(seed))
+        vars(self).update(_frequencies=frequencies, _scale=scale)
 
     def __call__(self, states: States) -> Array:
         """(n, dim) of observations (n, d): the cosines, the sines and, if dim is odd, the constant."""
         angles = products(self.ranges.unit(states), self._frequencies)
-        m, odd = self.dim // 2, self.dim % 2
-        psi = np.empty((len(angles), self.dim))
-        np.cos(angles, out=psi[:, :m])
-        np.sin(angles, out=psi[:, m : 2 * m])
-        if odd:
+        n, m = angles.shape
+        psi = np.empty((n, self.dim))
+        np.cos(angles, psi[:, :m])
+        np.sin(angles, psi[:, m : 2 * m])
+        if self.dim > 2 * m:
             psi[:, -1] = 1.0
-        psi *= 1 / math.sqrt(m + odd)
+        psi *= self._scale
         return psi
 
     def config(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from s4q.features.spaces import bounds_of
 
 MOST_FEATURES = 10_000  # of one block: its Gram matrix would take 800 MB a level
 AS_GOOD_AS_INFINITE = 1e30  # some environments write the largest float32 where they mean infinity
+_FEW = 16  # numbers that are cheaper to compare one by one
 ROUNDING = 1e-6  # of the range: float32 observations of a float64 bound
 
 
@@ -75,12 +76,19 @@ class Ranges:
         """Observations (n, d), or (n, ...) of d numbers each, in [0, 1]^d: (n, d)."""
         rows = self.rows(states)
         low, width = self._rows
-        unit = (rows - low) / width
-        # One reduction finds NaN, infinity and both ends: what is not <= 0.5 is looked at more closely.
+        unit = rows - low
+        unit /= width
+        # NaN, infinity and both ends fail one comparison: what is not <= 0.5 is looked at more closely.
+        if len(unit) == 1 and unit.size <= _FEW:  # plain floats: a reduction of a few numbers costs ten times as much
+            for number in unit[0].tolist():
+                if not -0.5 <= number - 0.5 <= 0.5:
+                    break
+            else:
+                return unit
         if not np.maximum.reduce(np.abs(unit - 0.5), axis=None, initial=0.0) <= 0.5:
             self._require_inside(rows, unit)
             return np.clip(unit, 0.0, 1.0)
-        return np.asarray(unit)
+        return unit
 
     def rows(self, states: States) -> Array:
         """Observations as float64 rows, (n, d)."""

@@ -27,6 +27,7 @@ class TableFeatures:
     n_blocks: int
 
     custom: ClassVar[bool] = False
+    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
 
     def __post_init__(self) -> None:
         require_shape("features", self.vectors, (None, None, None, None), "(H, S, A, k)")
