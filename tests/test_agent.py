@@ -220,6 +220,10 @@ def test_load_refuses_what_is_no_agent(tmp_path: Path) -> None:
 def test_certificates() -> None:
     with pytest.raises(ValueError, match='"practical" proves nothing'):
         small_agent().certificate()
+    mine = s4q.features.Callable(own, n_actions=4, block_dim=16, stationary=True)
+    with pytest.raises(ValueError, match="well_specified=True"):
+        small_agent(features=mine, preset="realisable").certificate()
+    small_agent(features=mine, preset="realisable", well_specified=True).certificate()
     agent = small_agent(preset="realisable").learn(100)
     found = agent.certificate()
     assert found.vacuous

@@ -54,7 +54,8 @@ class Agent:
     horizon: steps of an episode; None: the env's time limit. reward_range: lowest and highest reward of a step; None
     only where the env has a table that tells. preset: see S4Q. stationary: does the env behave the same at every
     step? None: yes, if the features do. value_bound: a bound on the return of an episode (1 when it pays once); None:
-    the highest reward at every step. seed: the same seed gives the same bits, whatever the number of sub-envs.
+    the highest reward at every step. well_specified: are the features exact? None: if one-hot. seed: the same seed
+    gives the same bits, whatever the number of sub-envs.
 
     >>> import gymnasium as gym
     >>> agent = Agent(gym.make("FrozenLake-v1"), horizon=20, seed=0).learn(episodes=500)
@@ -73,6 +74,7 @@ class Agent:
         reward_range: tuple[float, float] | None = None,
         stationary: bool | None = None,
         value_bound: ArrayLike | None = None,
+        well_specified: bool | None = None,
         seed: int = 0,
     ) -> None:
         spaces = spaces_of(env)
@@ -83,7 +85,7 @@ class Agent:
             reward_range=reward_range_of(env, reward_range),
             value_bound=value_bound,
             stationary=bool(getattr(features, "stationary", False)) if stationary is None else stationary,
-            well_specified=isinstance(features, OneHot),
+            well_specified=isinstance(features, OneHot) if well_specified is None else well_specified,
         )
         self._assemble(env, features, S4Q(spec, preset), seed)
 
