@@ -12,7 +12,7 @@ help:
 	@echo "make demo   set up and run the main job"
 	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
 	@echo "make slow   statistical tests"
-	@echo "make bench  benchmark tables (about a minute)"
+	@echo "make bench  benchmark tables (some minutes)"
 	@echo "make peers  tests against Stable-Baselines3, in an environment of their own (.venv-peers, some GB)"
 	@echo "make bench-practical  the preset practical on all problems, and its sensitivity (half an hour)"
 

@@ -21,7 +21,10 @@ from s4q.policies import Mixture, Policy, UniformPolicy
 from s4q.spec import Spec
 from s4q.state import Reader, State
 
+MOST_STEPS = 4 * 10**18  # of one run: counts are int64, which holds twice as many
+
 __all__ = [
+    "MOST_STEPS",
     "Answer",
     "Collector",
     "Explore",

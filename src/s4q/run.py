@@ -13,9 +13,7 @@ from s4q.checks import require_count, require_flag, require_positive
 from s4q.interruption import interruption_held_back
 from s4q.ledger import Ledger, Progress, Recorder, Run, Watch
 from s4q.progress_bar import episode_bar
-from s4q.requests import Collector, Explore, Learner, Request
-
-_MOST_STEPS = 4 * 10**18  # int64 holds twice as many
+from s4q.requests import MOST_STEPS, Collector, Explore, Learner, Request
 
 
 def run(
@@ -163,7 +161,7 @@ def _watch(learner: Any, before: Progress, *, needed: bool, wanted: bool) -> Wat
 
 def _require_one_problem(learner: Learner, collector: Collector, episodes: int) -> None:
     """Bounds may be declared differently on purpose; sizes and the reward range may not."""
-    most = _MOST_STEPS // learner.spec.horizon
+    most = MOST_STEPS // learner.spec.horizon
     if episodes > most:
         steps = f"{most} episodes of {learner.spec.horizon} steps"
         raise ValueError(f"episodes are counted in 64 bits, so at most {steps}; got {episodes}, pass fewer")

@@ -21,9 +21,7 @@ from s4q.least_squares import gram_of
 from s4q.linear_q import LinearQ
 from s4q.memo import Memo
 from s4q.problems import FiniteMDP
-from s4q.requests import Explore, Mixture, Policy, Regress, Regression, Request, Shard, Transitions, Visits
-
-_MOST_STEPS = 4 * 10**18  # int64 holds twice as many
+from s4q.requests import MOST_STEPS, Explore, Mixture, Policy, Regress, Regression, Request, Shard, Transitions, Visits
 
 
 @final
@@ -68,9 +66,9 @@ class CountCollector:
 
     def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
         """The answer of one shard; `start` is an Explore's progress before it."""
-        if shard.n_episodes > _MOST_STEPS // self.mdp.horizon:
+        if shard.n_episodes > MOST_STEPS // self.mdp.horizon:
             raise ValueError(
-                f"episodes are counted in 64 bits: at most {_MOST_STEPS // self.mdp.horizon:.2e} of {self.mdp.horizon} "
+                f"episodes are counted in 64 bits: at most {MOST_STEPS // self.mdp.horizon:.2e} of {self.mdp.horizon} "
                 f"steps in one request; got {shard.n_episodes:.2e}"
             )
         if isinstance(request, Regress):
