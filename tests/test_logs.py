@@ -14,7 +14,7 @@ from s4q.callbacks import listeners
 from s4q.collectors import CountCollector, EpisodeCollector
 from s4q.ledger import Answered, Run
 from small_problems import random_mdp
-from states import bits, log_lines
+from states import Interrupted, bits, log_lines
 
 DENSE = random_mdp(4, 2, 3, 3, seed=5)
 
@@ -116,6 +116,39 @@ def test_a_resumed_log_has_every_line_once(tmp_path: Path) -> None:
     late = s4q.JsonLines(tmp_path / "late.jsonl")  # a log begun with the second part
     s4q.run(s4q.load(path), CountCollector(DENSE, seed=2), 350, callback=late)
     assert late.lines()[0] == {"event": "start", "episodes": 300}
+
+
+class Dies:
+    """A listener in whose n-th call the run ends: stands for a SIGKILL at that moment."""
+
+    def __init__(self, call: int) -> None:
+        self._left = call
+
+    def _hear(self, _: Any) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise Interrupted
+
+    on_start = on_request = on_phase = on_end = _hear
+
+
+@pytest.mark.parametrize("dies_first", [True, False])
+@pytest.mark.parametrize("earlier", [True, False])
+def test_killed_before_the_first_phase_is_saved(tmp_path: Path, earlier: bool, dies_first: bool) -> None:
+    """There is a checkpoint before there is a line in the log, so nothing is begun twice."""
+    whole, log, path = (tmp_path / name for name in ("whole.jsonl", "run.jsonl", "run.s4q"))
+    for one in (whole, log) if earlier else ():
+        s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE), 5, callback=s4q.JsonLines(one))
+    s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE, seed=2), 30, callback=s4q.JsonLines(whole))
+    for call in (1, 1, 2, 3, 2, 1):  # start, first request, first phase
+        source = s4q.load(path) if path.exists() else s4q.S4Q(DENSE)
+        told: list[Any] = [s4q.JsonLines(log)]
+        told.insert(0 if dies_first else 1, Dies(call))
+        with pytest.raises(Interrupted):
+            s4q.run(source, CountCollector(DENSE, seed=2), 30, callback=told, checkpoint=path)
+        assert s4q.load(path).progress.episodes == 0
+    s4q.run(s4q.load(path), CountCollector(DENSE, seed=2), 30, callback=s4q.JsonLines(log), checkpoint=path)
+    assert lines_of(tmp_path, "run.jsonl") == lines_of(tmp_path, "whole.jsonl")
 
 
 def test_a_log_needs_a_folder(tmp_path: Path) -> None:

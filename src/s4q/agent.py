@@ -233,7 +233,7 @@ class Agent:
         agent = cls.__new__(cls)
         made = registry.from_config(config) if features is None else features
         agent._assemble(env, made, found.learner, found.seed)
-        agent._interrupted = found if found.progress.budget else None  # `save` leaves nothing to finish
+        agent._interrupted = found if found.begun else None  # `save` leaves nothing to finish
         return agent
 
     def _autosave(self, where: str | PathLike[str] | Autosave | None) -> Autosave | None:

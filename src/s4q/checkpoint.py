@@ -40,6 +40,11 @@ class Checkpoint:
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_episodes", self.learner.n_episodes)
 
+    @property
+    def begun(self) -> bool:
+        """Was it written in the midst of a run, which can be finished?"""
+        return self.progress.budget > 0
+
     def require_seed(self, seed: int) -> None:
         """Another seed would play other episodes than the run that was interrupted."""
         if seed != self.seed:
@@ -66,7 +71,7 @@ class Checkpoint:
 @final
 @dataclass(frozen=True, slots=True)
 class Autosave:
-    """Where and how often `run` writes: at the end of every phase, after `minutes` at the latest, and at its end.
+    """Where and how often `run` writes: at the beginning, after every phase, after `minutes` at the latest, at the end.
 
     extra: anything JSON can hold, kept in the file for whoever reads it.
     """

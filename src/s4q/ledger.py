@@ -110,6 +110,7 @@ class Run:
     q: LinearQ
     record: Record | None = None  # with record=True
     certificate: Certificate | None = None  # with stop_when_gap, or with record=True if the preset proves optimism
+    resumed: bool = False  # did it go on from a checkpoint?
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "bytes", "cpu_seconds")
@@ -180,7 +181,10 @@ class Ledger:
         before: Progress,
         recorder: Recorder | None,
         watch: Watch | None,
+        *,
+        resumed: bool = False,
     ) -> None:
+        self._resumed = resumed
         self._recorder = recorder
         self._watch = watch
         self._budget = before.budget
@@ -258,8 +262,15 @@ class Ledger:
         points = [*self._points, now]
         record = None if self._recorder is None else self._recorder.record()
         certificate = None if self._watch is None else self._watch.certificate()
-        policy, q = self._learner.policy, self._learner.q
-        return Run(**asdict(now), curve=tuple(points), policy=policy, q=q, record=record, certificate=certificate)
+        return Run(
+            **asdict(now),
+            curve=tuple(points),
+            policy=self._learner.policy,
+            q=self._learner.q,
+            record=record,
+            certificate=certificate,
+            resumed=self._resumed,
+        )
 
     def _point(self, policy: Policy) -> Point:
         known = self._mdp is not None

@@ -41,18 +41,20 @@ class JsonLines:
     def on_start(self, run: Run) -> None:
         """A new run is appended to what is there; a resumed one goes on where its checkpoint was written."""
         known = self._whole_lines()
-        starts = [i for i, (line, _) in enumerate(known) if line["event"] == "start"]
+        newest = max((i for i, (line, _) in enumerate(known) if line["event"] == "start"), default=None)
+        if newest is not None and not run.episodes and known[-1][0]["event"] == "end":
+            newest = None  # an earlier run, complete: this one died before its first line
         keep = len(known)
-        if run.episodes and starts:
+        if run.resumed and newest is not None:
             played_again = (
                 i
-                for i, (line, _) in enumerate(known[starts[-1] + 1 :], starts[-1] + 1)
-                if line["episodes"] > run.episodes or line["event"] == "end"
+                for i, (line, _) in enumerate(known)
+                if i > newest and (line["episodes"] > run.episodes or line["event"] == "end")
             )
             keep = next(played_again, keep)
         if self.path.exists():
             os.truncate(self.path, known[keep - 1][1] if keep else 0)
-        if not (run.episodes and starts):
+        if not (run.resumed and newest is not None):
             self._write("start", {"episodes": run.episodes})
 
     def on_request(self, answered: Answered) -> None:
@@ -103,7 +105,7 @@ class TensorBoard:
 
     def on_start(self, run: Run) -> None:
         """A resumed run hides what it plays again."""
-        self._writer = self._writer_class(self._directory, purge_step=run.episodes + 1 if run.episodes else None)
+        self._writer = self._writer_class(self._directory, purge_step=run.episodes + 1 if run.resumed else None)
 
     def on_request(self, answered: Answered) -> None:
         """Episodes of main loops and regressions."""

@@ -35,7 +35,7 @@ def run(
     optimism; refused else). callback: a function, called with the Run so far whenever a phase (for S3Q an epoch) is
     finished; or a Listener such as JsonLines, told of requests too; or a list of them. record: keep each phase's fit,
     Gram matrix and Sigma_ref in `Run.record`, for an audit (S4Q only). progress_bar: on a terminal only.
-    checkpoint: a file to write at the end of every phase, every 5 minutes (Autosave says otherwise) and at the end.
+    checkpoint: a file to write at the beginning, after every phase, every 5 minutes (or as Autosave says), at the end.
 
     A Run counts its own episodes, from 0, while its phases are the learner's. Going on after `stop` gives the bits of
     never having stopped; going on after a budget that ended inside a shard has the same law. A run that was
@@ -58,7 +58,8 @@ def run(
     _require_one_problem(active, collector, int(episodes))
     recorder = _recorder(active, before)
     watch = _watch(active, before, needed=stop_when_gap is not None, wanted=recorder is not None)
-    told, ledger = listeners(callback), Ledger(active, collector, before, recorder, watch)
+    resumed = isinstance(learner, Checkpoint) and learner.begun
+    told, ledger = listeners(callback), Ledger(active, collector, before, recorder, watch, resumed=resumed)
     keeper = None if checkpoint is None else Keeper(as_autosave(checkpoint), active, collector.seed)
 
     def enough() -> bool:
@@ -67,6 +68,8 @@ def run(
         )
 
     with threadpool_limits(limits=1), episode_bar(int(episodes), progress_bar) as advance:
+        if keeper is not None:  # before anything is logged: a run killed at once is resumed, not begun again
+            keeper.write(ledger.progress())
         for one in told:
             one.on_start(ledger.result())
         while ledger.episodes < episodes and _one_shard(active, collector, int(episodes), ledger, told, keeper):
