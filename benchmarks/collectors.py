@@ -113,7 +113,7 @@ def regress_request(spec: s4q.Spec, n: int) -> Regress:
 
 
 def flops(request: Request, n: int, n_actions: int, dim: int) -> float:
-    """Of matrix products alone; a Gram matrix is symmetric, so it counts half."""
+    """What the formulas ask for, as full matrix products; a Gram matrix is symmetric, so it counts half."""
     whiten, gram = 2.0 * n * dim * dim, 1.0 * n * dim * dim
     if isinstance(request, Explore):
         return HORIZON * (n_actions * whiten + whiten + gram)  # policy, progress, Gram at every level
@@ -137,8 +137,9 @@ def rate_table() -> Table:
     n_actions, square = 4, dgemm_rate(2000, 2000)
     result = Table(title=f"Batches, dense random Fourier features, |A| = 4, H = 10; dgemm {square / 1e9:.1f} GFLOP/s")
     result.caption = (
-        "CPU s without features. FLOP: whitening for every policy, target and progress, Gram at half. Target: "
-        ">= 50 % of dgemm (2000 x 2000); beside it, of a product of the collector's own shape"
+        "CPU s without features. FLOP as full products: whitening for every policy, target and progress, Gram at half "
+        "(fewer are done: whiteners are triangular, and one whitening serves policy and progress). Target: >= 50 % of "
+        "dgemm (2000 x 2000); beside it, of a product of the collector's own shape"
     )
     headers = ("request", "d", "steps", "CPU s", "simulator s", "features s", "GFLOP/s", "of dgemm", "of own shape")
     for header in headers:

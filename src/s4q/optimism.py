@@ -7,6 +7,11 @@ on the CPU and a batch of episodes on another device.
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
+from scipy.linalg.blas import dtrmm
+
+_WIDE, _MANY = 64, 512  # features, and vectors, from which a triangular product is faster than a full one
+
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -21,6 +26,7 @@ class QLevel:
     width: Any | None = None  # (n_blocks,)
     second: Any | None = None  # (n_blocks, k)
     scale: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    lower: bool = False  # is the whitener known to be one that `is_lower`?
 
 
 def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, norm_sq: Any | None = None) -> Any:
@@ -37,7 +43,7 @@ def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, norm_sq: Any |
     if level.whitener is None:
         return linear
     if norm_sq is None:
-        norm_sq = norms_sq(xp, level.whitener, vectors, blocks)
+        norm_sq = norms_sq(xp, level.whitener, vectors, blocks, level.lower)
     width = _entries(xp, level.width, blocks)
     if level.second is not None:
         squares = _dot(xp, level.second, vectors, blocks)
@@ -54,17 +60,38 @@ def spread_width(xp: Any, scale: tuple[float, float, float, float], linear: Any,
     return kappa * xp.sqrt(sigma_sq)
 
 
-def norms_sq(xp: Any, whitener: Any, vectors: Any, blocks: Any) -> Any:
-    """Squared norm of phi in the metric of Sigma^-1, (n, n_actions). whitener (n_blocks, k, k).
+def norms_sq(xp: Any, whitener: Any, vectors: Any, blocks: Any, lower: bool = False) -> Any:
+    """Squared norm of phi in the metric of Sigma^-1, (n, n_actions). whitener (n_blocks, k, k); lower: `is_lower`.
 
     >>> import numpy as np
     >>> norms_sq(np, np.array([[[0.5]], [[2.0]]]), np.ones((1, 2, 1)), np.array([[0, 1]])).tolist()
     [[0.25, 4.0]]
     """
-    if vectors.shape[-1] == 1:  # one-hot features: no product to form
+    n, n_actions, k = vectors.shape
+    if k == 1:  # one-hot features: no product to form
         return (vectors[..., 0] * _entries(xp, whitener[:, 0, 0], blocks)) ** 2
-    white = times_blocks(xp, whitener, vectors, blocks)
+    if lower and k >= _WIDE and n * n_actions >= _MANY and len(whitener) == 1:
+        white = _lower_times(whitener[0], vectors)
+    else:
+        white = times_blocks(xp, whitener, vectors, blocks)
     return xp.vecdot(white, white)
+
+
+def is_lower(whitener: Any) -> bool:
+    """Is it of numpy, and lower triangular in every block? `whitener` of least_squares makes no other.
+
+    >>> is_lower(np.eye(2)[None]), is_lower(np.ones((1, 2, 2)))
+    (True, False)
+    """
+    return isinstance(whitener, np.ndarray) and not np.triu(whitener, 1).any()
+
+
+def _lower_times(matrix: Any, vectors: Any) -> Any:
+    """matrix @ vector for every vector, for a lower triangular matrix: half the work of a full product."""
+    n, n_actions, k = vectors.shape
+    # BLAS counts columns first, so it sees both transposed.
+    product = dtrmm(1.0, matrix.T, vectors.reshape(n * n_actions, k).T, trans_a=1)
+    return product.T.reshape(n, n_actions, k)
 
 
 def times_blocks(xp: Any, matrices: Any, vectors: Any, blocks: Any) -> Any:

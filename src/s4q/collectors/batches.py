@@ -115,9 +115,10 @@ class BatchCollector:
         look_after = request.pool or last < spec.horizon
         moments = Moments.zeros(spec.n_blocks, spec.block_dim)
         n_steps = 0
-        for step in self._rollout.steps(self._arrays.generator(for_env), groups, last, look_after):
+        first = 0 if request.pool else request.level
+        for step in self._rollout.steps(self._arrays.generator(for_env), groups, last, look_after, first):
             n_steps += step.rows.shape[0]
-            if request.pool or step.h == request.level:
+            if step.h >= first:
                 moments = moments + self._lens.moments(step.h, step.sample, self._targets(request, step))
         return Regression(moments, per_policy, n_steps)
 
@@ -128,7 +129,7 @@ class BatchCollector:
         if step.after is None or after == spec.horizon:
             values = xp.zeros_like(step.going, dtype=rewards.dtype)
         else:
-            values = self._lens.best(after, request.value, step.after, min(step.h + 1, spec.horizon - 1))[1]
+            values = self._lens.best(after, request.value, step.after, min(step.h + 1, spec.horizon - 1)).values
             if request.value.clip is not None:
                 values = xp.clip(values, *request.value.clip[after].tolist())
         if step.going.shape[0] == step.rows.shape[0]:
@@ -146,16 +147,19 @@ class BatchCollector:
         samples: list[Any] = []  # what was visited; all else of a level is let go before the next
         kept: list[Transitions] = []
         promised: Array | None = None
+        one_metric = _one_metric(request)
         for step in self._rollout.steps(rng, groups, spec.horizon, look_after=n_kept > 0):
             here = to_numpy(step.rows)
-            added[here, step.h] = to_numpy(lens.norms_sq(step.h, request.whitener, step.sample))
+            known = step.best.norms_sq if step.best is not None and one_metric else None
+            norms = lens.norms_sq(step.h, request.whitener, step.sample) if known is None else known
+            added[here, step.h] = to_numpy(norms)
             returns[here] += to_numpy(step.rewards)
             rows.append(here)
             samples.append(step.sample)
             if n_kept:
                 kept.append(self._transitions(step, int(np.searchsorted(here, n_kept))))
-            if step.h == 0 and isinstance(request.policy, LinearQ):
-                promised = request.policy.clipped(0, to_numpy(step.best))
+            if step.h == 0 and step.best is not None and isinstance(request.policy, LinearQ):
+                promised = request.policy.clipped(0, to_numpy(step.best.values))
         progress = np.cumsum(added.sum(axis=1, keepdims=True) if request.pool else added, axis=0)
         cut = _first_crossing(request, shard, start + progress)
         counts = [int(np.searchsorted(here, cut)) for here in rows]
@@ -188,6 +192,14 @@ class BatchCollector:
         rewards = to_numpy(step.rewards)[:n] - spec.reward_min
         ended, once = to_numpy(step.ended)[:n], np.ones(n, dtype=np.int64)
         return Transitions(np.full(n, step.h), vectors, blocks, rewards, after, after_blocks, ended, once)
+
+
+def _one_metric(request: Explore) -> bool:
+    """Does the policy's bonus measure features as the progress does? Its norms then need not be computed again."""
+    theirs = request.policy.whitener if isinstance(request.policy, LinearQ) else None
+    return theirs is not None and bool(
+        np.array_equal(np.broadcast_to(theirs, request.whitener.shape), request.whitener)
+    )
 
 
 def _first_steps(steps: Transitions, n: int) -> Transitions:

@@ -4,6 +4,7 @@ A sight is what a lens keeps of a batch of states at one level; a sample is a si
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -14,11 +15,21 @@ from s4q.features import TableFeatures
 from s4q.least_squares import Moments, gram_of
 from s4q.linear_q import LinearQ
 from s4q.memo import Memo
-from s4q.optimism import QLevel, norms_sq, optimistic
+from s4q.optimism import QLevel, is_lower, norms_sq, optimistic
 from s4q.policies import Policy
 from s4q.requests import FeatureMap, Spec
 
-_ROWS, _CHUNK = 1024, 2**16  # rows, or numbers, whitened at a time: features and product stay in the cache
+_ROWS, _CHUNK = 512, 2**15  # rows, or numbers, whitened at a time: features and product stay in the cache
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Best:
+    """The greedy choice in each of n states."""
+
+    actions: Any  # (n,)
+    values: Any  # (n,): optimistic, unclipped
+    norms_sq: Any | None = None  # (n,): in the metric of the bonus, where they came up; None: they did not
 
 
 class Lens(Protocol):
@@ -26,8 +37,8 @@ class Lens(Protocol):
 
     def sight(self, h: int, states: Any) -> Any: ...
     def part(self, sight: Any, rows: slice) -> Any: ...
-    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> tuple[Any, Any]:
-        """Greedy actions (n,) of level h of q, and their optimistic values, unclipped (n,), on features of a level."""
+    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> Best:
+        """What level h of q does on features of a level."""
         ...
 
     def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
@@ -56,7 +67,7 @@ class FeatureLens:
         self._features, self._spec, self._arrays = features, spec, arrays
         self._checked = bool(getattr(features, "checked", False))  # a second look would cost a tenth of the work
         self._levels: Memo[LinearQ, list[QLevel | None]] = Memo(lambda q: [None] * q.horizon, size=256)
-        self._whiteners: Memo[Array, Any] = Memo(arrays.from_numpy, size=2)
+        self._whiteners: Memo[Array, tuple[Any, bool]] = Memo(self._whitener, size=2)
 
     def sight(self, h: int, states: Any) -> tuple[Any, Any]:
         xp, spec = self._arrays.xp, self._spec
@@ -83,17 +94,23 @@ class FeatureLens:
     def part(self, sight: Any, rows: slice) -> tuple[Any, Any]:
         return sight[0][rows], sight[1][rows]
 
-    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> tuple[Any, Any]:
+    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> Best:
         del seen_at
         xp, (vectors, blocks) = self._arrays.xp, sight
         n, n_actions, k = vectors.shape
-        size = max(1, _ROWS // n_actions, _CHUNK // (n_actions * k))
+        size = -(-n // max(1, n * n_actions // max(_ROWS, _CHUNK // k)))  # equal pieces, none smaller than that
         level = self._level(q, h)
-        pieces = [optimistic(xp, level, vectors[i : i + size], blocks[i : i + size]) for i in range(0, max(n, 1), size)]
-        values = pieces[0] if len(pieces) == 1 else xp.concat(pieces, axis=0)
-        actions = xp.argmax(values, axis=1)
-        # Picking the best is six times faster than finding it again with max over a short axis.
-        return actions, xp.take(xp.reshape(values, (-1,)), xp.arange(n) * n_actions + actions, axis=0)
+        values, norms = [], []
+        for i in range(0, n, size):
+            here = vectors[i : i + size], blocks[i : i + size]
+            norm_sq = None if level.whitener is None else norms_sq(xp, level.whitener, *here, level.lower)
+            values.append(optimistic(xp, level, *here, norm_sq))
+            norms.append(norm_sq)
+        every = xp.concat(values, axis=0)
+        actions = xp.argmax(every, axis=1)
+        rows = xp.arange(n) * n_actions + actions  # picking the best is six times faster than max over a short axis
+        norms_of_all = None if level.whitener is None else xp.concat(norms, axis=0)
+        return Best(actions, _picked(xp, every, rows), _picked(xp, norms_of_all, rows))
 
     def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
         return np.asarray(policy.probabilities(h, self._arrays.to_numpy(states), self.phi(h, sight)))
@@ -111,8 +128,8 @@ class FeatureLens:
         return sample[0][:n], sample[1][:n]
 
     def norms_sq(self, h: int, whitener: Array, sample: Any) -> Any:
-        white = self._whiteners(whitener)[h]
-        return norms_sq(self._arrays.xp, white, sample[0][:, None, :], sample[1][:, None])[:, 0]
+        white, lower = self._whiteners(whitener)
+        return norms_sq(self._arrays.xp, white[h], sample[0][:, None, :], sample[1][:, None], lower)[:, 0]
 
     def gram(self, h: int, sample: Any) -> Array:
         del h
@@ -157,6 +174,11 @@ class FeatureLens:
         del h
         return Phi(self._arrays.to_numpy(sight[0]), self._arrays.to_numpy(sight[1]))
 
+    def _whitener(self, host: Array) -> tuple[Any, bool]:
+        """That of an Explore, and whether it is lower triangular."""
+        array = self._arrays.from_numpy(host)
+        return array, is_lower(array)
+
     def _level(self, q: LinearQ, h: int) -> QLevel:
         """The parameters of a level as arrays of the engine's module, made once."""
         levels = self._levels(q)
@@ -166,7 +188,7 @@ class FeatureLens:
             put = self._arrays.from_numpy
             parts = (host.theta, host.whitener, host.width, host.second)
             theta, white, width, second = (None if part is None else put(part) for part in parts)
-            known = QLevel(theta, white, width, second, host.scale)
+            known = QLevel(theta, white, width, second, host.scale, lower=is_lower(white))
             levels[h] = known
         return known
 
@@ -188,14 +210,14 @@ class TableLens:
     def part(self, sight: Any, rows: slice) -> Any:
         return sight[rows]
 
-    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> tuple[Any, Any]:
+    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> Best:
         levels, key = self._best(q), (h, 0 if self._stationary else seen_at)
         if key not in levels:
             table, put = q.optimistic(h, self._table.level(seen_at)), self._arrays.from_numpy
             levels[key] = put(table.argmax(axis=1)), put(table.max(axis=1))
         actions, values = levels[key]
         take = self._arrays.xp.take
-        return take(actions, sight, axis=0), take(values, sight, axis=0)
+        return Best(take(actions, sight, axis=0), take(values, sight, axis=0))
 
     def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
         del states
@@ -241,3 +263,8 @@ class TableLens:
 
     def _norms_of(self, whitener: Array) -> Sequence[Any]:
         return [self._arrays.from_numpy(level.ravel()) for level in self._table.norms_sq(whitener)]
+
+
+def _picked(xp: Any, values: Any | None, rows: Any) -> Any | None:
+    """One entry of each row of values (n, n_actions)."""
+    return None if values is None else xp.take(xp.reshape(values, (-1,)), rows, axis=0)

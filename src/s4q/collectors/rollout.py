@@ -9,7 +9,7 @@ import numpy as np
 from s4q.checks import require_probabilities, require_shape
 from s4q.collectors.arrays import Arrays
 from s4q.collectors.draws import cumulative
-from s4q.collectors.lenses import Lens
+from s4q.collectors.lenses import Best, Lens
 from s4q.linear_q import LinearQ
 from s4q.policies import Policy
 from s4q.requests import Spec
@@ -50,8 +50,8 @@ class LevelStep:
 
     h: int
     rows: Any  # (m,): which episodes, ascending
-    sample: Any  # features of the actions taken, as the lens has them
-    best: Any | None  # (m,): optimistic value of the action taken; None where the policy has none
+    sample: Any  # features of the actions taken, as the lens has them; None before the first level asked for
+    best: Best | None  # what a LinearQ chose, and why; None for any other policy
     rewards: Any  # (m,), the user's units
     ended: Any  # (m,)
     going: Any  # which of the m go on
@@ -66,7 +66,9 @@ class Rollout:
         self._env, self._lens, self._spec, self._arrays = env, lens, spec, arrays
         self._slack = _REWARD_SLACK * max(abs(spec.reward_min), abs(spec.reward_max), 1.0)
 
-    def steps(self, rng: Any, groups: list[Group], last: int, look_after: bool) -> Iterator[LevelStep]:
+    def steps(
+        self, rng: Any, groups: list[Group], last: int, look_after: bool, sample_from: int = 0
+    ) -> Iterator[LevelStep]:
         """Up to `last` steps of each episode. look_after: is the sight after the last step needed?"""
         xp, lens = self._arrays.xp, self._lens
         n = groups[-1].end
@@ -76,7 +78,7 @@ class Rollout:
             actions, best = self._act(h, rng, groups, rows, sight, states)
             rewards, states, ended = self._env.step(h, states, actions, rng)
             rewards = self._checked(h, rows, rewards)
-            sample = lens.sample(sight, actions)
+            sample = lens.sample(sight, actions) if h >= sample_from else None
             going = xp.nonzero(~ended)[0]
             if going.shape[0] < rows.shape[0]:
                 states = xp.take(states, going, axis=0)
@@ -89,8 +91,10 @@ class Rollout:
             if going.shape[0] < rows.shape[0]:
                 rows = xp.take(rows, going, axis=0)
 
-    def _act(self, h: int, rng: Any, groups: list[Group], rows: Any, sight: Any, states: Any) -> tuple[Any, Any | None]:
-        """Actions (m,) and their values; each group asks its own policy."""
+    def _act(
+        self, h: int, rng: Any, groups: list[Group], rows: Any, sight: Any, states: Any
+    ) -> tuple[Any, Best | None]:
+        """Actions (m,), and of a single LinearQ all it knows of them; each group asks its own policy."""
         xp, lens = self._arrays.xp, self._lens
         m = rows.shape[0]
         if len(groups) == 1:
@@ -98,22 +102,19 @@ class Rollout:
         else:
             ends = xp.searchsorted(rows, self._arrays.from_numpy(np.array([group.end for group in groups])))
             edges = [0, *ends.tolist()]
-        actions, values = [], []
+        actions: list[Any] = []
+        best: Best | None = None
         for group, first, end in zip(groups, edges, edges[1:], strict=False):
             if first == end:
                 continue
             part = slice(first, end)
             here = sight if end - first == m else lens.part(sight, part)
             if isinstance(group.policy, LinearQ):
-                action, value = lens.best(h, group.policy, here, seen_at=h)
-                values.append(value)
+                best = lens.best(h, group.policy, here, seen_at=h)
+                actions.append(best.actions)
             else:
-                action = self._draw(h, rng, group.policy, here, states[part])
-            actions.append(action)
-        whole = actions[0] if len(actions) == 1 else xp.concat(actions)
-        if len(values) < len(actions):
-            return whole, None
-        return whole, values[0] if len(values) == 1 else xp.concat(values)
+                actions.append(self._draw(h, rng, group.policy, here, states[part]))
+        return (actions[0], best) if len(actions) == 1 else (xp.concat(actions), None)
 
     def _draw(self, h: int, rng: Any, policy: Policy, sight: Any, states: Any) -> Any:
         chances = self._lens.probabilities(h, policy, sight, states)
