@@ -98,20 +98,26 @@ class LinearQ:
 
     def with_level(self, level: int, theta: Array, bonus: LevelBonus | None) -> "LinearQ":
         """A copy with the parameter (n_blocks, k) of one level replaced, and its bonus if there is one."""
-        thetas = np.array(self.theta)
-        thetas[level] = theta
         if bonus is None or self.whitener is None or self.width is None:
-            return LinearQ(thetas)
-        whiteners, widths, spread = np.array(self.whitener), np.array(self.width), self.spread
-        widths[level] = bonus.width
-        if len(whiteners) > 1:
-            whiteners[level] = bonus.whitener
+            made = LinearQ(self.theta)
+        else:
+            spread = self.spread and Spread(np.array(self.spread.second), np.array(self.spread.scale))
+            made = LinearQ(self.theta, self.whitener, self.width, self.clip, spread)
+        made.write_level(level, theta, bonus)
+        return made
+
+    def write_level(self, level: int, theta: Array, bonus: LevelBonus | None) -> None:
+        """Replace a level in place, for whoever made this Q and has shown it to nobody: H copies would be H^2 work."""
+        _write(self.theta, level, finite_array("theta", theta))
+        if bonus is None or self.whitener is None or self.width is None:
+            return
+        _write(self.width, level, finite_array("width", bonus.width))
+        if len(self.whitener) > 1:
+            _write(self.whitener, level, finite_array("whitener", bonus.whitener))
         elif level == self.horizon - 1:  # the last level's serves all
-            whiteners[0] = bonus.whitener
-        if spread is not None and bonus.second is not None:
-            spread = Spread(np.array(spread.second), np.array(spread.scale))
-            spread.second[level], spread.scale[level] = bonus.second, bonus.scale
-        return LinearQ(thetas, whiteners, widths, self.clip, spread)
+            _write(self.whitener, 0, finite_array("whitener", bonus.whitener))
+        if self.spread is not None and bonus.second is not None:
+            self.spread.second[level], self.spread.scale[level] = bonus.second, bonus.scale
 
     @property
     def horizon(self) -> int:
@@ -202,6 +208,12 @@ def _checked_clip(clip: ArrayLike, horizon: int) -> Array:
     if not np.all(bounds[:, 0] <= bounds[:, 1]):  # NaN fails here too
         raise ValueError(f"clip holds (lower, upper) with lower <= upper at each level; got {bounds.tolist()}")
     return bounds
+
+
+def _write(array: Array, row: int, value: Array) -> None:
+    array.setflags(write=True)
+    array[row] = value
+    array.setflags(write=False)
 
 
 def _read_only(array: Array) -> Array:

@@ -263,7 +263,10 @@ class S3Q:
         theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
         self.residuals[level] = residual_variance(moments, theta, float(self.ridge[level]))
         bonus = None if self.bonus is None else self.bonus(level, moments)
-        self._target = self._target.with_level(level, theta, bonus)  # [Alg1:TargetUpdate]
+        if self.epoch_size == 0 and level < self.spec.horizon - 1:  # no request has shown the target to anyone
+            self._target.write_level(level, theta, bonus)
+        else:
+            self._target = self._target.with_level(level, theta, bonus)  # [Alg1:TargetUpdate]
         if self._grams is not None:
             self._grams[level] = self._moments.gram
         self._next_id += 1
