@@ -65,6 +65,56 @@ def test_negative_rewards_are_reported_in_the_users_units() -> None:
     assert found.low == pytest.approx(found.high)
 
 
+class Diary(gym.Wrapper):
+    """Writes down returns and lengths."""
+
+    def __init__(self, env: gym.Env) -> None:
+        super().__init__(env)
+        self.episodes: list[list[float]] = []
+
+    def reset(self, **options: Any) -> Any:
+        self.episodes.append([])
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> Any:
+        result = self.env.step(action)
+        self.episodes[-1].append(float(result[1]))
+        return result
+
+
+def test_returns_and_lengths_along_the_way(tmp_path: Path) -> None:
+    """What the run says is what the environment saw, phase by phase, also when it was interrupted."""
+    env = Diary(gym.make("CliffWalking-v1"))
+    agent = s4q.Agent(env, horizon=9).learn(40, callback=s4q.JsonLines(tmp_path / "log.jsonl"))
+    run = agent.run
+    assert run is not None
+    assert run.replay_episodes == 0  # all in the cache, so all were played in main loops
+    assert run.mean_return == pytest.approx(np.mean([sum(rewards) for rewards in env.episodes]))
+    assert run.mean_length == pytest.approx(np.mean([len(rewards) for rewards in env.episodes]))
+    begin = 0
+    for point in run.curve:
+        phase = env.episodes[begin : point.episodes]
+        begin = point.episodes
+        assert point.mean_return == (pytest.approx(np.mean([sum(one) for one in phase])) if phase else None)
+        assert point.mean_length == (pytest.approx(np.mean([len(one) for one in phase])) if phase else None)
+    logged = [line["mean_return"] for line in s4q.JsonLines(tmp_path / "log.jsonl").lines() if line["event"] == "phase"]
+    assert logged == [point.mean_return for point in run.curve[:-1]]
+    path = tmp_path / "half.s4q"
+    halves = s4q.Agent(env, horizon=9).learn(40, checkpoint=path, stop=lambda r: r.episodes >= 17)
+    assert halves.n_episodes < 40
+    resumed = s4q.Agent.load(path, env).resume().run
+    assert resumed is not None
+    assert [point.mean_return for point in resumed.curve] == [point.mean_return for point in run.curve]
+    assert resumed.mean_return == run.mean_return
+
+
+def test_settings_of_the_learner() -> None:
+    agent = small_agent(delta=0.1, cache_episodes=3, trigger=2.0)
+    assert (agent.learner.constants.delta, agent.learner.cache.max_episodes) == (0.1, 3)
+    with pytest.raises(TypeError, match="cache_episode"):
+        small_agent(cache_episode=3)
+
+
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 @pytest.mark.parametrize("n_envs", [1, 3])
 def test_vector_envs_give_the_bits_of_one_env(mode: AutoresetMode, n_envs: int) -> None:

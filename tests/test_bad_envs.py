@@ -1,6 +1,7 @@
 """Bad environments: an error that names env, episode, step and cure, and a learner that is as it was."""
 
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -32,6 +33,9 @@ SPOILS: dict[str, tuple[Callable[[tuple], tuple], str]] = {
     "NaN seen": (lambda r: (np.full(2, np.nan, np.float32), *r[1:]), r"step 2: observation .*nan.* outside"),
     "shape": (lambda r: (np.zeros(3, np.float32), *r[1:]), r"step 2: observation .* outside"),
     "raises": (raising, r"step 1: env.step raised ZeroDivisionError: motor"),
+    "a word": (lambda r: (*r[:2], "no", *r[3:]), r"step 1: terminated is 'no'; it must be True or False"),
+    "four values": (lambda r: (*r[:3], {}), r"step 1: env.step returned 4 values; Gymnasium asks for \(observation, "),
+    "no tuple": (lambda r: list(r), r"step 1: env.step returned a list; Gymnasium asks for"),
     "truncated": (lambda r: (*r[:2], False, True, {}), r"step 1: the env truncated .* before the horizon 8; .*limit"),
 }
 
@@ -39,8 +43,8 @@ SPOILS: dict[str, tuple[Callable[[tuple], tuple], str]] = {
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize("kind", SPOILS)
 def test_the_error_names_env_episode_step_and_cure_and_the_learner_is_intact(kind: str, vector: bool) -> None:
-    if vector and kind == "shape":
-        pytest.skip("a VectorEnv itself refuses to stack such observations")
+    if vector and kind in ("shape", "a word", "no tuple"):
+        pytest.skip("a VectorEnv makes arrays of what it gets, or refuses to")
     spoil, message = SPOILS[kind]
     # Two good shards first, so that something has been learned before.
     learner = s4q.S4Q(SPEC, "realisable", trigger=4.0)
@@ -56,7 +60,7 @@ def test_the_error_names_env_episode_step_and_cure_and_the_learner_is_intact(kin
         bad = VectorCollector(env, FEATURES, SPEC, seed=1, reset_early=False)
     else:
         bad = GymCollector(make(), FEATURES, SPEC, seed=1, reset_early=False)
-    if vector and kind == "no number":
+    if vector and kind in ("no number", "four values"):
         message = r"env.step raised"
     name = "SyncVectorEnv" if vector else "Drift"
     start = rf"^{name}: episode \d+ of request {before.id}, reset with seed \d+, "
@@ -75,6 +79,24 @@ def test_the_error_tells_how_to_see_it_again() -> None:
         GymCollector(env, FEATURES, SPEC).collect(request)
     seed = int(str(caught.value).split("seed ")[1].split(",")[0])
     assert np.isnan([env.reset(seed=seed), env.step(0), env.step(0)][2][1])
+
+
+@pytest.mark.parametrize("terminated", [0, 1, np.bool_(True), np.int64(0), 1.0])
+def test_flags_may_be_written_as_numbers(terminated: Any) -> None:
+    env = Broken(Drift(), 1, lambda r: (*r[:2], terminated, *r[3:]), from_episode=0)
+    collector = GymCollector(env, FEATURES, SPEC)
+    request = Explore(3, s4q.UniformPolicy(3), np.tile(np.eye(4), (8, 3, 1, 1)), (np.inf, 0.0), 1)
+    assert (collector.collect(request).n_steps == 2) == bool(terminated)
+
+
+class OldReset(Drift):
+    def reset(self, **options: Any) -> Any:
+        return super().reset(**options)[0]
+
+
+def test_an_old_reset_is_told_what_is_wanted() -> None:
+    with pytest.raises(ValueError, match=r"step 0: env.reset returned a ndarray; .* \(observation, info\)"):
+        s4q.run(s4q.S4Q(SPEC), GymCollector(OldReset(), FEATURES, SPEC), 5)
 
 
 class Hot:

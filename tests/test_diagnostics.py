@@ -32,6 +32,18 @@ def test_no_phase_has_ended() -> None:
     assert names(learner.diagnose()) == {"no phase has ended"}
 
 
+def test_no_preset_is_suggested_that_is_in_use() -> None:
+    mdp = s4q.problems.chain()
+    for preset, says in (("practical", "smaller trigger"), ("realisable", "use the preset practical")):
+        learner = s4q.S4Q(mdp, preset, trigger=1e9)  # type: ignore[arg-type]
+        s4q.run(learner, CountCollector(mdp), 10)
+        [found] = learner.diagnose()
+        assert says in found.suggestion
+    crowded = s4q.S4Q(mdp, cache_episodes=1, c_replay=50.0, trigger=0.5)
+    s4q.run(crowded, CountCollector(mdp), 20_000)
+    assert "Use a larger cache (cache_episodes)" in str(crowded.diagnose())
+
+
 def test_replay_takes_over_and_q_is_still_at_the_bound() -> None:
     mdp = s4q.problems.chain()
     learner = s4q.S4Q(mdp, "realisable", pool=False)

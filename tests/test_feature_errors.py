@@ -12,7 +12,7 @@ from gymnasium import spaces
 from sklearn.kernel_approximation import RBFSampler
 
 from s4q import Phi, features
-from s4q.features import Dense, Fourier, OneHot, PerAction, RandomFourier, Sklearn, Tiles, check_features
+from s4q.features import Dense, Fourier, OneHot, PerAction, RandomFourier, Sklearn, TableFeatures, Tiles, check_features
 from s4q.features import default_features as default
 
 UNIT: dict[str, Any] = {"low": [0, 0], "high": [1, 1]}
@@ -242,7 +242,7 @@ class Raw:
 
 
 def spread(states: np.ndarray) -> np.ndarray:
-    return np.repeat(states[:, None] / 2, 2, axis=1)
+    return np.stack([states / 2, states[:, ::-1] / 2], axis=1)  # the second action sees them the other way round
 
 
 def counting() -> Raw:
@@ -279,7 +279,26 @@ def test_check_features_finds_planted_faults(make: Callable[[], Any], match: str
 
 
 def test_check_features_without_faults_passes_the_raw_map() -> None:
-    assert check_features(Raw(lambda h, s: spread(s), stationary=True), BOXED, n=20, horizon=4).max_norm < 1
+    report = check_features(Raw(lambda h, s: spread(s), stationary=True), BOXED, n=20, horizon=4)
+    assert report.max_norm < 1
+    assert report.n_distinct == 20
+
+
+def test_check_features_refuses_what_nothing_can_be_learned_from() -> None:
+    with pytest.raises(ValueError, match="0 at every observation"):
+        check_features(Raw(lambda h, s: 0 * spread(s)), BOXED, n=20)
+    with pytest.raises(ValueError, match=r"the same for every action.*PerAction"):
+        check_features(Raw(lambda h, s: np.repeat(s[:, None] / 2, 2, axis=1)), BOXED, n=20)
+    constant = Raw(lambda h, s: np.broadcast_to(np.eye(2), (len(s), 2, 2)).copy())  # a bandit: no fault, but seen
+    assert check_features(constant, BOXED, n=20).n_distinct == 1
+
+
+def test_a_false_declaration_is_found_without_a_horizon() -> None:
+    with pytest.raises(ValueError, match="declared stationary, but levels 0 and 1 differ"):
+        check_features(Raw(lambda h, s: spread(s) / (1 + h), stationary=True), BOXED, n=20)
+    lake = gym.make("FrozenLake-v1")
+    for horizon in (1, 3):
+        check_features(TableFeatures.one_hot(horizon, 16, 4), lake, n=20)
 
 
 def test_check_features_refuses_vector_environments() -> None:

@@ -321,7 +321,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "deep": (deep, "horizon must be a whole number"),
     "more cached than fit": (set_field("TransitionCache", "n_episodes", 10**6), "cannot hold 1000000"),
     "counts": (set_field("PolicyReplayMemory", "counts", [1] * 99), "a count for each"),
-    "more main episodes": (set_field("Progress", "main_episodes", 10**9), "main loops cannot have"),
+    "more main episodes": (set_field("Progress", "episodes", 0), "main loops cannot have"),
     "no schema": (lambda m, _: m.pop("schema"), "its schema is None"),
     "no members": (lambda m, _: m.update(members=[]), "names no members"),
     "no objects": (lambda m, _: m.update(objects={}), "does not describe a checkpoint"),

@@ -37,6 +37,7 @@ ORDER = [
     "diagnostics",
     "s3q",
     "s4q",
+    "curve",
     "ledger",
     "archive",
     "checkpoint",

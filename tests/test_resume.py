@@ -66,16 +66,22 @@ def s4q_train(*arguments: str) -> list[str]:
     return [sys.executable, "-c", "from s4q.cli import app; app()", "train", *arguments]
 
 
-def test_the_command_killed_and_resumed(tmp_path: Path) -> None:
-    """The real process, killed as soon as there is a checkpoint that is not yet the end."""
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
+def test_the_command_killed_and_resumed(tmp_path: Path, kill: signal.Signals) -> None:
+    """The real process, killed as soon as there is a checkpoint that is not yet the end; or with Ctrl-C."""
     plain = ["low_rank", "--preset", "realisable", "--episodes", str(20_000), "--seed", "3"]
     path, log = tmp_path / "run.s4q", tmp_path / "run.jsonl"
     arguments = [*plain, "--checkpoint", str(path), "--log", str(log)]
-    with subprocess.Popen(s4q_train(*arguments), env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(s4q_train(*arguments), env=ENVIRONMENT, **pipes) as process:  # type: ignore[call-overload]
         while process.poll() is None and not previous_of(path).exists():  # the first one holds no episode
             time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+        process.send_signal(kill)
+        said = process.communicate()[1]
+    if kill == signal.SIGINT:
+        assert (process.returncode, said) == (130, "interrupted: go on with the same line and --resume\n")
+    else:
+        assert process.returncode == -kill
     assert 0 < s4q.load(path).progress.episodes < 20_000
     resumed = CliRunner().invoke(app, ["train", *arguments, "--resume"])
     assert resumed.exit_code == 0, resumed.output

@@ -55,7 +55,8 @@ class Agent:
     only where the env has a table that tells. preset: see S4Q. stationary: does the env behave the same at every
     step? None: yes, if the features do. value_bound: a bound on the return of an episode (1 when it pays once); None:
     the highest reward at every step. well_specified: are the features exact? None: if one-hot. seed: the same seed
-    gives the same bits, whatever the number of sub-envs.
+    gives the same bits, whatever the number of sub-envs. settings: any other keyword of S4Q, such as delta, trigger
+    or cache_episodes.
 
     >>> import gymnasium as gym
     >>> agent = Agent(gym.make("FrozenLake-v1"), horizon=20, seed=0).learn(episodes=500)
@@ -76,6 +77,7 @@ class Agent:
         value_bound: ArrayLike | None = None,
         well_specified: bool | None = None,
         seed: int = 0,
+        **settings: Any,
     ) -> None:
         spaces = spaces_of(env)
         features = default_features(*spaces) if features is None else features
@@ -87,7 +89,7 @@ class Agent:
             stationary=bool(getattr(features, "stationary", False)) if stationary is None else stationary,
             well_specified=isinstance(features, OneHot) if well_specified is None else well_specified,
         )
-        self._assemble(env, features, S4Q(spec, preset), seed)
+        self._assemble(env, features, S4Q(spec, preset, **settings), seed)
 
     def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int) -> None:
         self.env = env

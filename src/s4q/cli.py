@@ -87,6 +87,10 @@ def train(
                 files=files,
             )
             typer.echo(f"{played!r}\n{scored}")
+    except KeyboardInterrupt:
+        kept = "nothing was saved; pass --checkpoint" if checkpoint is None else "go on with the same line and --resume"
+        typer.echo(f"interrupted: {kept}", err=True)
+        raise typer.Exit(130) from None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 import s4q
-from s4q.ledger import Point
+from s4q.curve import Point
 from s4q.problems import FiniteMDP
 
 

@@ -7,6 +7,7 @@ from typing import final
 import numpy as np
 
 from s4q.main_loop import PhaseRecord
+from s4q.presets import Constants
 from s4q.requests import Spec
 
 
@@ -23,8 +24,9 @@ class Finding:
         return f"{self.name}: {self.says}. {self.suggestion}."
 
 
-def diagnose(spec: Spec, record: PhaseRecord | None, n_main: int, n_replayed: int) -> list[Finding]:
+def diagnose(constants: Constants, record: PhaseRecord | None, n_main: int, n_replayed: int) -> list[Finding]:
     """What is wrong, if anything, after the last finished phase."""
+    spec, practical = constants.spec, constants.preset == "practical"
     findings: list[Finding] = []
     if record is None:
         if n_main == 0:
@@ -33,10 +35,12 @@ def diagnose(spec: Spec, record: PhaseRecord | None, n_main: int, n_replayed: in
             Finding(
                 "no phase has ended",
                 f"{n_main:,} episodes were not enough to reach the trigger once",
-                "Play more episodes, or use the preset practical; explain() says how long a first phase takes",
+                "Play more episodes, or "
+                + ("pass a smaller trigger" if practical else "use the preset practical")
+                + "; explain() says how long a first phase takes",
             )
         ]
-    findings += _promise_findings(spec, record)
+    findings += _promise_findings(spec, record, practical)
     findings += _residual_findings(spec, record)
     findings += _level_findings(record)
     share = n_replayed / max(n_main + n_replayed, 1)
@@ -45,13 +49,15 @@ def diagnose(spec: Spec, record: PhaseRecord | None, n_main: int, n_replayed: in
             Finding(
                 "replay takes over",
                 f"{share:.0%} of all episodes replay past policies",
-                "Use a cache (cache_episodes; it voids the guarantee), a smaller c_replay or a larger trigger",
+                f"Use a {'larger ' if practical else ''}cache (cache_episodes"
+                + ("" if practical else "; it voids the guarantee")
+                + "), a smaller c_replay or a larger trigger",
             )
         )
     return findings
 
 
-def _promise_findings(spec: Spec, record: PhaseRecord) -> list[Finding]:
+def _promise_findings(spec: Spec, record: PhaseRecord, practical: bool) -> list[Finding]:
     """Optimism: what Q promised against what the policy got, and against the value bound."""
     if record.start_value_sum is None:
         return []
@@ -72,7 +78,9 @@ def _promise_findings(spec: Spec, record: PhaseRecord) -> list[Finding]:
             Finding(
                 "still at the bound",
                 f"after {record.phase} phases Q still promises the value bound {bound:.4g}, as if nothing were known",
-                "Play more episodes (practical needs fewest); declare a smaller value_bound if you know one",
+                "Play more episodes"
+                + ("" if practical else " (practical needs fewest)")
+                + "; declare a smaller value_bound if you know one",
             )
         ]
     return []

@@ -1,11 +1,12 @@
 """Run and Ledger: what a run came to, and how it is counted."""
 
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from typing import Any, Literal, final
 
 from s4q.certificate import Certificate, Certified, Certifier, Phased
+from s4q.curve import Played, Point
 from s4q.linear_q import LinearQ
 from s4q.main_loop import PhaseRecord, Record
 from s4q.memo import Memo
@@ -15,49 +16,17 @@ from s4q.state import Reader, State
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One row of the learning curve: where a run stood when a phase (for S3Q an epoch) was finished."""
-
-    episodes: int
-    main_episodes: int  # of main loops (Explore)
-    replay_episodes: int  # of regressions (Regress): for S4Q the price of bounded memory
-    steps: int
-    phases: int
-    regret: float | None  # None where the problem is not a FiniteMDP
-    gap: float | None  # v_star - value of the phase's policy (at the end: of the newest)
-    optimistic_value: float | None  # what the learner's Q promises at the start
-    bytes: int  # held by the learner
-    cpu_seconds: float
-
-    @classmethod
-    def from_state(cls, row: Reader) -> "Point":
-        """From a checkpoint."""
-        return cls(
-            episodes=row.integer("episodes"),
-            main_episodes=row.integer("main_episodes"),
-            replay_episodes=row.integer("replay_episodes"),
-            steps=row.integer("steps"),
-            phases=row.integer("phases"),
-            regret=row.number("regret") if row.has("regret") else None,
-            gap=row.number("gap") if row.has("gap") else None,
-            optimistic_value=row.number("optimistic_value") if row.has("optimistic_value") else None,
-            bytes=row.integer("bytes"),
-            cpu_seconds=row.number("cpu_seconds"),
-        )
-
-
-@final
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Progress:
     """How far a run has come: what a checkpoint keeps of it beside the learner."""
 
     budget: int  # the episodes it was to play in all
     episodes: int = 0
-    main_episodes: int = 0
     steps: int = 0
     regret: float = 0.0
     cpu_seconds: float = 0.0
+    played: Played = field(default_factory=Played)  # in main loops, so far
+    phase_played: Played = field(default_factory=Played)  # in the main loop of the running phase
     points: tuple[Point, ...] = ()  # of the finished phases
     record: tuple[PhaseRecord, ...] | None = None  # with record=True
     certified: Certified | None = None  # where certificates are made along the way
@@ -67,7 +36,8 @@ class Progress:
     def state(self) -> State:
         """For a checkpoint."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**plain, "points": [asdict(point) for point in self.points]}
+        parts = {"played": asdict(self.played), "phase_played": asdict(self.phase_played)}
+        return {**plain, **parts, "points": [asdict(point) for point in self.points]}
 
     @classmethod
     def from_state(cls, reader: Reader) -> "Progress":
@@ -75,18 +45,19 @@ class Progress:
         progress = cls(
             budget=reader.integer("budget"),
             episodes=reader.integer("episodes"),
-            main_episodes=reader.integer("main_episodes"),
             steps=reader.integer("steps"),
             regret=reader.number("regret"),
             cpu_seconds=reader.number("cpu_seconds"),
+            played=Played.from_state(reader.row("played")),
+            phase_played=Played.from_state(reader.row("phase_played")),
             points=tuple(Point.from_state(row) for row in reader.rows("points")),
             record=tuple(reader.each("record", PhaseRecord)) if reader.has("record") else None,
             certified=reader.one("certified", Certified) if reader.has("certified") else None,
             request_episodes=reader.integer("request_episodes"),
             request_steps=reader.integer("request_steps"),
         )
-        if progress.main_episodes > progress.episodes:
-            raise ValueError(f"main loops cannot have {progress.main_episodes} of {progress.episodes} episodes")
+        if not progress.phase_played.episodes <= progress.played.episodes <= progress.episodes:
+            raise ValueError(f"main loops cannot have {progress.played.episodes} of {progress.episodes} episodes")
         return progress
 
 
@@ -105,6 +76,8 @@ class Run:
     phases: int
     bytes: int
     cpu_seconds: float
+    mean_return: float | None  # of all main-loop episodes of the run, in the user's units; None: there were none
+    mean_length: float | None  # in steps, of the same
     curve: tuple[Point, ...]  # a point per finished phase, and one for the end
     policy: Policy
     q: LinearQ
@@ -113,7 +86,7 @@ class Run:
     resumed: bool = False  # did it go on from a checkpoint?
 
     def __repr__(self) -> str:
-        shown = ("episodes", "phases", "regret", "gap", "bytes", "cpu_seconds")
+        shown = ("episodes", "phases", "regret", "gap", "mean_return", "bytes", "cpu_seconds")
         known = {name: getattr(self, name) for name in shown if getattr(self, name) is not None}
         return f"Run({', '.join(f'{name}={value:.6g}' for name, value in known.items())})"
 
@@ -190,7 +163,8 @@ class Ledger:
         self._budget = before.budget
         self.episodes = before.episodes
         self.steps = before.steps
-        self._main_episodes = before.main_episodes
+        self._played = before.played
+        self._phase_played = before.phase_played
         self._learner = learner
         mdp = getattr(collector, "mdp", None)
         self._mdp: FiniteMDP | None = mdp if isinstance(mdp, FiniteMDP) else None
@@ -207,7 +181,8 @@ class Ledger:
         self.steps += answer.n_steps
         self._request_episodes = answer.n_episodes + (self._request_episodes if request.done else 0)
         self._request_steps = answer.n_steps + (self._request_steps if request.done else 0)
-        self._main_episodes += answer.n_episodes if isinstance(request, Explore) else 0
+        if isinstance(request, Explore):
+            self._played, self._phase_played = self._played + answer, self._phase_played + answer
         if self._mdp is None:
             return
         if isinstance(request, Regress):
@@ -220,6 +195,7 @@ class Ledger:
         """Add a point to the curve: the phase that just ended, with the policy it played."""
         policy = request.policy if isinstance(request, Explore) else self._learner.policy
         self._points.append(self._point(policy))
+        self._phase_played = Played()
         if self._recorder is not None:
             self._recorder.mark()
         if self._watch is not None:
@@ -228,6 +204,11 @@ class Ledger:
     def certified_gap(self) -> float:
         """The gap of the certificate so far."""
         return inf if self._watch is None else self._watch.certificate().gap
+
+    def note(self) -> str:
+        """How it goes, for a progress bar."""
+        newest = self._points[-1].mean_return if self._points else None
+        return "" if newest is None else f"return {newest:.4g} in phase {self._learner.phases}"
 
     def answered(self, request: Request) -> Answered:
         """What became of a request that is now answered in full."""
@@ -246,10 +227,11 @@ class Ledger:
         return Progress(
             budget=self._budget,
             episodes=self.episodes,
-            main_episodes=self._main_episodes,
             steps=self.steps,
             regret=self._regret,
             cpu_seconds=time.process_time() - self._cpu_start,
+            played=self._played,
+            phase_played=self._phase_played,
             points=tuple(self._points),
             record=None if self._recorder is None else tuple(self._recorder.phases),
             certified=None if self._watch is None else self._watch.certified,
@@ -263,7 +245,11 @@ class Ledger:
         record = None if self._recorder is None else self._recorder.record()
         certificate = None if self._watch is None else self._watch.certificate()
         return Run(
-            **asdict(now),
+            **{
+                **asdict(now),
+                "mean_return": self._played.mean_return(self._learner.spec),
+                "mean_length": self._played.mean_length,
+            },
             curve=tuple(points),
             policy=self._learner.policy,
             q=self._learner.q,
@@ -276,8 +262,8 @@ class Ledger:
         known = self._mdp is not None
         return Point(
             episodes=self.episodes,
-            main_episodes=self._main_episodes,
-            replay_episodes=self.episodes - self._main_episodes,
+            main_episodes=self._played.episodes,
+            replay_episodes=self.episodes - self._played.episodes,
             steps=self.steps,
             phases=self._learner.phases,
             regret=self._regret if known else None,
@@ -285,6 +271,8 @@ class Ledger:
             optimistic_value=self._promise(policy) if known else None,
             bytes=self._learner.nbytes,
             cpu_seconds=time.process_time() - self._cpu_start,
+            mean_return=self._phase_played.mean_return(self._learner.spec),
+            mean_length=self._phase_played.mean_length,
         )
 
     def _promise(self, policy: Policy) -> float:

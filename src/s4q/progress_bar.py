@@ -9,13 +9,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 @contextmanager
-def episode_bar(total: int, wanted: bool, label: str = "episodes") -> Iterator[Callable[[int], None]]:
-    """Yields a function to call with the number done so far. Off unless wanted and standard error is a terminal."""
+def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, str], None]]:
+    """Yields a function to call with the number of episodes so far and a word on how it goes.
+
+    Off unless wanted and standard error is a terminal.
+    """
     console = Console(file=sys.stderr)
     if not (wanted and console.is_terminal):
-        yield lambda _: None
+        yield lambda _, __: None
         return
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    says = TextColumn("{task.fields[note]}")
+    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), says)
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        task = bar.add_task("episodes", total=total, note="")
+        yield lambda done, note: bar.update(task, completed=done, note=note)

@@ -73,7 +73,7 @@ def run(
         for one in told:
             one.on_start(ledger.result())
         while ledger.episodes < episodes and _one_shard(active, collector, int(episodes), ledger, told, keeper):
-            advance(ledger.episodes)
+            advance(ledger.episodes, ledger.note())
             if enough():
                 break
         if keeper is not None:

@@ -157,7 +157,7 @@ class S4Q:
 
     def diagnose(self) -> list[Finding]:
         """Signs of trouble, each with a suggestion; empty when there are none."""
-        return diagnose(self.spec, self.last_phase, self._n_main, self._n_replayed)
+        return diagnose(self.constants, self.last_phase, self._n_main, self._n_replayed)
 
     def __repr__(self) -> str:
         stage = "main loop" if self._s3q is None else "S3Q"

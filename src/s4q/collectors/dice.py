@@ -22,7 +22,7 @@ class EpisodeDice:
         self._sequence = np.random.SeedSequence(seed, spawn_key=(request_id, episode))
         self._horizon = horizon
         first, second = self._sequence.generate_state(2, np.uint64).tolist()
-        self.env_seed: int = first >> 1  # 63 bits: millions of episodes, and no two alike
+        self.env_seed: int = first >> 32  # 32 bits: what any generator takes. One of n episodes shares it: n / 2^32
         self.mixture: float = _fraction(second)
         self._actions: list[int] = []  # made when a policy asks: most are deterministic
 

@@ -14,9 +14,12 @@ from s4q.collectors.gym_checks import (
     require_time,
     truncation,
 )
+from s4q.collectors.looks import Place
 from s4q.collectors.player import Player
 from s4q.collectors.stepping import Stepping
 from s4q.requests import FeatureMap, Request, Shard, Spec
+
+_STEP = ("observation", "reward", "terminated", "truncated", "info")
 
 
 @final
@@ -69,17 +72,28 @@ class GymCollector:
     def _episode(self, player: Player) -> None:
         step, place, first, horizon = self.env.step, player.place, self._first_action, self.spec.horizon
         try:
-            observation, _ = self.env.reset(seed=player.env_seed)
+            begun = self.env.reset(seed=player.env_seed)
         except Exception as error:
             raise place.fault(0, f"env.reset raised {type(error).__name__}: {error}", "correct the env") from error
+        observation = _parts(place, 0, begun, ("observation", "info"))[0]
         while True:
             action = player.act(observation)
             try:
-                observation, reward, terminated, truncated, _ = step(first + action)
+                happened = step(first + action)
             except Exception as error:
                 what = f"env.step raised {type(error).__name__}: {error}"
                 raise place.fault(player.n_steps, what, "correct the env; nothing was learned from here on") from error
+            observation, reward, terminated, truncated, _ = _parts(place, player.n_steps, happened, _STEP)
             if player.observe(reward, observation, terminated):
                 return
             if truncated and player.n_steps < horizon:
                 raise truncation(place, player.n_steps - 1, self.spec)
+
+
+def _parts(place: Place, step: int, returned: Any, names: tuple[str, ...]) -> Any:
+    """What env.reset or env.step returned, if it is a tuple of these."""
+    if isinstance(returned, tuple) and len(returned) == len(names):
+        return returned
+    method = "env.step" if names is _STEP else "env.reset"
+    shown = f"{len(returned)} values" if isinstance(returned, tuple) else f"a {type(returned).__name__}"
+    raise place.fault(step, f"{method} returned {shown}", f"Gymnasium asks for ({', '.join(names)})")

@@ -8,6 +8,7 @@ import numpy as np
 from s4q.blocks import Array, IntArray, Phi, States
 from s4q.features import Dense, PerAction
 from s4q.requests import FeatureMap, Spec
+from s4q.spec import require_map
 
 _MOST_REMEMBERED = 2**16
 _NORM_SLACK = 1e-9
@@ -62,6 +63,7 @@ class Eyes:
     """Evaluates a feature map on one observation at a time; whole-number observations are remembered."""
 
     def __init__(self, features: FeatureMap, spec: Spec, discrete: bool) -> None:
+        require_map(features)
         for name in ("n_actions", "n_blocks", "block_dim"):
             mine, theirs = getattr(spec, name), getattr(features, name, None)
             if mine != theirs:

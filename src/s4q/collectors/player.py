@@ -2,6 +2,8 @@
 
 from typing import Any, final
 
+import numpy as np
+
 from s4q.collectors.actors import Actor
 from s4q.collectors.dice import EpisodeDice
 from s4q.collectors.looks import Eyes, Look, Place, Sights
@@ -62,7 +64,9 @@ class Player:
         """What the action led to; True when the episode is over."""
         step = len(self.rewards)
         self.rewards.append(self._checked(reward, step))
-        self.ended = bool(terminated)
+        if terminated is not True and terminated is not False:
+            terminated = self._flag(terminated, step)
+        self.ended = terminated
         self.over = self.ended or step + 1 == self._last
         if self.over:
             self.observations.append(observation)
@@ -74,6 +78,12 @@ class Player:
     def sights(self) -> Sights:
         """The features of the finished episode in arrays, checked."""
         return self._eyes.pack(self.looks, self.place)
+
+    def _flag(self, terminated: Any, step: int) -> bool:
+        """Any other way to write True and False; a word such as "no" would count as True."""
+        if isinstance(terminated, (np.bool_, int, float, np.integer, np.floating)) and terminated in (0, 1):
+            return bool(terminated)
+        raise self.place.fault(step, f"terminated is {terminated!r}", "it must be True or False")
 
     def _checked(self, reward: Any, step: int) -> float:
         try:

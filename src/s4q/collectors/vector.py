@@ -108,8 +108,8 @@ class VectorCollector:
             raise players[0].place.fault(
                 0,
                 f"env.reset(seed=[one per episode]) raised {type(error).__name__}: {error}",
-                "correct the env; a vector class that takes one seed for all cannot be used here (CartPole's own has "
-                "CartPoleBatch, others gymnasium.vector.SyncVectorEnv)",
+                "correct the env; a vector class that takes one seed for all cannot be used here: make it with "
+                'gymnasium.make_vec(..., vectorization_mode="sync"), or use CartPoleBatch for CartPole',
             ) from error
         return self._split(observations)
 

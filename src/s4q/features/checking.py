@@ -31,15 +31,19 @@ class FeatureReport:
     min_norm: float
     blocks_seen: int
     batch_gap: float  # largest difference between a state evaluated alone and in a batch
+    n_distinct: int  # features among those of the sampled observations, or of those met, at one level
 
 
-def check_features(features: FeatureMap, env: Any, n: int = 1000, seed: int = 0, *, horizon: int = 1) -> FeatureReport:
+def check_features(
+    features: FeatureMap, env: Any, n: int = 1000, seed: int = 0, *, horizon: int | None = None
+) -> FeatureReport:
     """Evaluate a map on n observations drawn from the space and n met while playing at random; refuse what is wrong.
 
     env: a Gymnasium environment (it is reset and stepped), or a pair (observation_space, action_space). Checked at
-    levels 0, the middle and the last of `horizon`: shapes, whole blocks in range, finite, norm at most 1, the same
-    twice, the same alone as in a batch, the same at every level if declared stationary. Nothing outside the env draws
-    a random number: spaces are copied before they are seeded.
+    levels 0, the middle and the last of `horizon` (None: two levels where the map is declared stationary, else one):
+    shapes, whole blocks in range, finite, norm at most 1, the same twice, the same alone as in a batch, the same at
+    every level if declared stationary, not 0 everywhere, and not the same for every action. Nothing outside the env
+    draws a random number: spaces are copied before they are seeded.
 
     >>> from gymnasium.spaces import Box, Discrete
     >>> from s4q.features import Fourier, PerAction
@@ -49,8 +53,11 @@ def check_features(features: FeatureMap, env: Any, n: int = 1000, seed: int = 0,
     """
     require_count("n", n, "the number of observations to look at")
     require_count("seed", seed, "a seed of the spaces and the env", at_least=0)
-    require_count("horizon", horizon, "the number of levels")
     require_map(features)
+    stationary = bool(getattr(features, "stationary", False))
+    if horizon is None:
+        horizon = min(2, getattr(features, "horizon", 2)) if stationary else 1
+    require_count("horizon", horizon, "the number of levels")
     playable = not isinstance(env, tuple)
     observation_space, action_space = (env.observation_space, env.action_space) if playable else env
     if hasattr(env, "num_envs"):
@@ -61,9 +68,10 @@ def check_features(features: FeatureMap, env: Any, n: int = 1000, seed: int = 0,
     played = _played(env, action_space, n, seed) if playable else sampled[:0]
     levels = sorted({0, horizon // 2, horizon - 1})
     parts = [_check(features, h, states) for states in (sampled, played) if len(states) for h in levels]
-    if getattr(features, "stationary", False):
+    if stationary:
         for states in (sampled, played):
             _require_same(features, states, levels)
+    _require_use(parts, features.n_actions)
     return FeatureReport(
         n_sampled=len(sampled),
         n_played=len(played),
@@ -74,6 +82,7 @@ def check_features(features: FeatureMap, env: Any, n: int = 1000, seed: int = 0,
         min_norm=min(float(part.norms.min()) for part in parts),
         blocks_seen=len(set().union(*(part.blocks for part in parts))),
         batch_gap=max(part.batch_gap for part in parts),
+        n_distinct=max(part.n_distinct for part in parts),
     )
 
 
@@ -83,6 +92,8 @@ class _Part:
     norms: Array
     blocks: set[int]
     batch_gap: float
+    n_distinct: int
+    actions_differ: bool
 
 
 def _sampled(features: Any, space: Any, n: int, seed: int) -> States:
@@ -129,7 +140,23 @@ def _check(features: FeatureMap, h: int, states: States) -> _Part:
                 f"features must treat each state of a batch by itself, but state {_shown(states[i])} at level {h} "
                 f"differs by {gap:.3g} when evaluated alone; do not normalise over the batch"
             )
-    return _Part(np.linalg.norm(phi.vectors, axis=-1), set(np.unique(phi.blocks).tolist()), gap)
+    rows = np.concatenate([phi.vectors.reshape(len(states), -1), phi.blocks], axis=1)
+    differ = bool((phi.vectors != phi.vectors[:, :1]).any() or (phi.blocks != phi.blocks[:, :1]).any())
+    distinct = len(np.unique(rows, axis=0))
+    return _Part(
+        np.linalg.norm(phi.vectors, axis=-1), set(np.unique(phi.blocks).tolist()), gap, distinct, actions_differ=differ
+    )
+
+
+def _require_use(parts: list[_Part], n_actions: int) -> None:
+    """Something to learn with."""
+    if not any(part.norms.any() for part in parts):
+        raise ValueError("features are 0 at every observation looked at, so nothing can be learned from them")
+    if n_actions > 1 and not any(part.actions_differ for part in parts):
+        raise ValueError(
+            "features are the same for every action at every observation looked at, so no action can be preferred; "
+            "put the action into them, with features.PerAction(...) for one"
+        )
 
 
 def _evaluated(features: FeatureMap, h: int, states: States) -> Phi:

@@ -109,6 +109,10 @@ class TableFeatures:
         return int(self.vectors.shape[3])
 
     @property
+    def horizon(self) -> int:
+        return len(self.vectors)
+
+    @property
     def stationary(self) -> bool:
         """The same features at every level?"""
         return bool(np.all(self.vectors == self.vectors[:1]) and np.all(self.blocks == self.blocks[:1]))
