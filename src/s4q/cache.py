@@ -6,6 +6,7 @@ bit are stored once, with a count.
 """
 
 from dataclasses import fields
+from hashlib import blake2b
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from s4q.linear_q import LinearQ
 from s4q.requests import Spec, Transitions
 from s4q.state import Reader, State
 
+_KEY_BYTES = 16  # of a step's digest: no two of 10^12 steps share one, but for a chance of 10^-15
 _DTYPES: dict[str, type] = {"vectors": np.float64, "rewards": np.float64, "next_vectors": np.float64, "ended": np.bool_}
 
 
@@ -122,8 +124,8 @@ def bytes_per_step(spec: Spec) -> int:
     """The most that one cached step takes, its key in the index of equal steps included."""
     floats = spec.block_dim + 1 + spec.n_actions * spec.block_dim
     integers = 1 + 1 + spec.n_actions
-    key = 8 * (floats + integers) + 1
-    return key + 8 + key + 8 + 8 * spec.n_actions  # the row and its count; the key and its number; norms
+    row = 8 * (floats + integers) + 1
+    return row + 8 + _KEY_BYTES + 8 + 8 * spec.n_actions  # the row and its count; its key and number; norms
 
 
 @final
@@ -140,8 +142,7 @@ class _Shelf:
     def nbytes(self) -> int:
         if self.steps is None:
             return 0
-        keys = sum(len(key) + 8 for key in self._index)
-        return keys + self.steps.nbytes + 8 * self.steps.next_blocks.size
+        return (_KEY_BYTES + 8) * len(self._index) + self.steps.nbytes + 8 * self.steps.next_blocks.size
 
     def gram(self, spec: Spec) -> Array:
         """sum of phi phi^T, (n_blocks, k, k)."""
@@ -193,7 +194,10 @@ class _Shelf:
 
 
 def _keys(steps: Transitions) -> list[bytes]:
-    """The bytes of each step, its weight apart."""
-    names = [f.name for f in fields(steps) if f.name != "weights"]
-    columns = [np.ascontiguousarray(getattr(steps, name)) for name in names]
-    return [b"".join(column[i].tobytes() for column in columns) for i in range(len(steps.weights))]
+    """A digest of the bytes of each step, its weight apart."""
+    n = len(steps.weights)
+    if not n:
+        return []
+    columns = [getattr(steps, f.name).reshape(n, -1) for f in fields(steps) if f.name != "weights"]
+    rows = np.concatenate([np.ascontiguousarray(column).view(np.uint8) for column in columns], axis=1)
+    return [blake2b(row, digest_size=_KEY_BYTES).digest() for row in rows]
