@@ -297,7 +297,7 @@ class Strict(NumpyArrays):
 class _Standard:
     ALLOWED = (
         *("all", "any", "arange", "argmax", "clip", "concat", "full", "matmul", "max", "min", "nonzero"),
-        *("permute_dims", "reshape", "searchsorted", "sqrt", "sum", "take", "unique_values", "vecdot"),
+        *("permute_dims", "reshape", "searchsorted", "sqrt", "stack", "sum", "take", "unique_values", "vecdot"),
         *("zeros", "zeros_like"),
     )
 

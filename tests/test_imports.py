@@ -18,6 +18,7 @@ ORDER = [
     "confidence_sequences",
     "progress_bar",
     "optimism",
+    "factors",
     "least_squares",
     "linear_q",
     "policies",

@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 from literal_s3q import ridge_in_ball
 from s4q import Moments, StreamingLeastSquares, project_to_ball
 from s4q.blocks import dense
-from s4q.least_squares import constrained_fit, elliptical_norm_sq, gram_of, ridge_fit, whitener
+from s4q.factors import whitener
+from s4q.least_squares import constrained_fit, elliptical_norm_sq, gram_of, ridge_fit
 
 
 def samples(n: int, dim: int, scale: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

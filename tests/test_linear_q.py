@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import s4q
 from s4q import LinearQ, Phi
 from s4q.blocks import dense
-from s4q.least_squares import whitener
+from s4q.factors import whitener
 
 
 @given(n_blocks=st.integers(1, 4), k=st.integers(1, 3), n_actions=st.integers(1, 4), seed=st.integers(0, 10**6))

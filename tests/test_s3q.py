@@ -9,7 +9,7 @@ import s4q
 from literal_s3q import LiteralResult, literal_s3q
 from s4q.blocks import dense
 from s4q.bonus_rules import FixedBonus
-from s4q.least_squares import whitener
+from s4q.factors import whitener
 from s4q.problems import FiniteMDP
 from s4q.requests import Regression
 from scripts import ScriptedCollector, dense_features, write_scripts

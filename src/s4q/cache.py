@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from s4q.blocks import Array
 from s4q.checks import require_shape
+from s4q.factors import Factors
 from s4q.least_squares import Moments, elliptical_norm_sq, gram_of
 from s4q.linear_q import LinearQ
 from s4q.requests import Spec, Transitions
@@ -61,8 +62,9 @@ class TransitionCache:
 
     @property
     def gram_nbytes(self) -> int:
-        """Bytes set aside for Gram matrices, which do not grow with the steps."""
-        return len(self._shelves) * 8 * int(np.prod(self.spec.gram_shape)) if self.n_episodes else 0
+        """Bytes set aside for Gram matrices and their factors, which do not grow with the steps."""
+        each = 3 if self._pool and self.spec.block_dim > 1 else 1  # with whitener and eigenvectors
+        return each * len(self._shelves) * 8 * int(np.prod(self.spec.gram_shape)) if self.n_episodes else 0
 
     def add(self, kept: Transitions, n_episodes: int) -> None:
         """Keep the steps of n episodes."""
@@ -84,10 +86,11 @@ class TransitionCache:
         shelf = self._shelf(level)
         if shelf.steps is None:
             return Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
-        # With pooled steps and one metric for all levels, neither changes from level to level.
+        # With pooled steps and one metric for all levels, none of this changes from level to level.
         shared = self._pool and value.whitener is not None and len(value.whitener) == 1
         norm_sq = shelf.norms_sq(value.whitener[0]) if shared and value.whitener is not None else None
-        return shelf.steps.moments(self.spec, level, value, shelf.gram(self.spec), norm_sq)
+        gram, factors = shelf.gram(self.spec), shelf.factors(self.spec) if self._pool else None
+        return shelf.steps.moments(self.spec, level, value, gram, factors, norm_sq)
 
     def gram(self, level: int) -> Array:
         """sum of phi phi^T behind a fit of `level`, (n_blocks, k, k)."""
@@ -135,6 +138,7 @@ class _Shelf:
     def __init__(self) -> None:
         self.steps: Transitions | None = None
         self._known_gram: Array | None = None
+        self._known_factors: Factors | None = None
         self._index: dict[bytes, int] = {}
         self._known_norms: tuple[Array, Array] | None = None  # in the metric of this whitener
 
@@ -154,6 +158,12 @@ class _Shelf:
                 else gram_of(steps.vectors, steps.blocks, spec.n_blocks, steps.weights)
             )
         return self._known_gram
+
+    def factors(self, spec: Spec) -> Factors:
+        """Of the Gram matrix."""
+        if self._known_factors is None:
+            self._known_factors = Factors(self.gram(spec))
+        return self._known_factors
 
     def norms_sq(self, whitener: Array) -> Array | None:
         """Of the next features, (n, n_actions), in the metric of this whitener (n_blocks, k, k)."""
@@ -176,7 +186,7 @@ class _Shelf:
 
     def add(self, steps: Transitions) -> None:
         """Count the steps that are here already, append the others."""
-        self._known_gram = self._known_norms = None
+        self._known_gram = self._known_factors = self._known_norms = None
         fresh: list[int] = []
         counts: dict[int, int] = {}
         for i, (key, weight) in enumerate(zip(_keys(steps), steps.weights.tolist(), strict=True)):

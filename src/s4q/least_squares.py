@@ -11,17 +11,19 @@ Sums are the default: one Cholesky factor per fit instead of one update per samp
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sqrt
 from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg.lapack import dtrtri
-from scipy.optimize import brentq
 
 from s4q.blocks import Array, BoolArray, IntArray
 from s4q.checks import finite_array, require_count, require_finite, require_positive, require_shape
+from s4q.factors import Factors
 from s4q.optimism import norms_sq
 from s4q.state import Reader, State
+
+_ROUNDING = 1e-15
 
 
 @final
@@ -40,6 +42,7 @@ class Moments:
     moment_sq: Array  # (n_blocks, k): sum of phi y^2
     sum_y2: float  # sum of y^2
     n: int  # number of samples
+    known: Factors | None = None  # of the Gram matrix, shared by whoever shares that; None: not asked for yet
 
     @classmethod
     def zeros(cls, n_blocks: int, block_dim: int) -> "Moments":
@@ -56,21 +59,24 @@ class Moments:
         n_blocks: int,
         weights: IntArray | None = None,
         gram: Array | None = None,
+        factors: Factors | None = None,
     ) -> "Moments":
         """Sums of samples: vectors (n, k), blocks (n,), targets (n,), weights (n,) whole numbers (1 each if None).
 
-        gram: that of these samples, if known already.
+        gram, and its factors: those of these samples, if known already.
         """
         if len(blocks) and not 0 <= blocks.min() <= blocks.max() < n_blocks:
             raise ValueError(f"blocks must lie in 0..{n_blocks - 1}; got {blocks.min()}..{blocks.max()}")
         count = np.ones(len(blocks)) if weights is None else weights.astype(np.float64)
         weighted = count * targets
+        moments = _sums_by_block(vectors, np.stack([weighted, weighted * targets]), blocks, n_blocks)
         return cls(
             gram=gram_of(vectors, blocks, n_blocks, weights) if gram is None else gram,
-            moment=_sum_by_block(vectors, weighted, blocks, n_blocks),
-            moment_sq=_sum_by_block(vectors, weighted * targets, blocks, n_blocks),
+            moment=moments[0],
+            moment_sq=moments[1],
             sum_y2=float(weighted @ targets),
             n=len(blocks) if weights is None else int(weights.sum()),
+            known=factors,
         )
 
     def __add__(self, other: "Moments") -> "Moments":
@@ -83,6 +89,13 @@ class Moments:
             self.sum_y2 + other.sum_y2,
             self.n + other.n,
         )
+
+    @property
+    def factors(self) -> Factors:
+        """Of the Gram matrix."""
+        known = Factors(self.gram) if self.known is None else self.known
+        object.__setattr__(self, "known", known)
+        return known
 
     @property
     def nbytes(self) -> int:
@@ -126,7 +139,7 @@ def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: IntArray |
     k = vectors.shape[1]
     if k == 1:  # one-hot features: no product to form
         scale = vectors[:, 0] if weights is None else vectors[:, 0] * weights
-        return _sum_by_block(vectors, scale, blocks, n_blocks)[:, :, None]
+        return _sums_by_block(vectors, scale[None], blocks, n_blocks)[0, :, :, None]
     gram = np.zeros((n_blocks, k, k))
     for block, rows in _rows_by_block(blocks, n_blocks):
         part = np.ascontiguousarray(vectors[rows])
@@ -138,14 +151,16 @@ def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: IntArray |
     return gram
 
 
-def _sum_by_block(vectors: Array, scale: Array, blocks: IntArray, n_blocks: int) -> Array:
-    """sum of scale phi per block, (n_blocks, k)."""
+def _sums_by_block(vectors: Array, scales: Array, blocks: IntArray, n_blocks: int) -> Array:
+    """sum of scale phi per block for each of m scales (m, n), (m, n_blocks, k)."""
+    totals = np.zeros((len(scales), n_blocks, vectors.shape[1]))
     if vectors.shape[1] == 1:
-        return np.asarray(np.bincount(blocks, scale * vectors[:, 0], minlength=n_blocks)[:, None], dtype=np.float64)
-    total = np.zeros((n_blocks, vectors.shape[1]))
+        for total, scale in zip(totals, scales, strict=True):
+            total[:, 0] = np.bincount(blocks, scale * vectors[:, 0], minlength=n_blocks)
+        return totals
     for block, rows in _rows_by_block(blocks, n_blocks):
-        total[block] = vectors[rows].T @ scale[rows]
-    return total
+        totals[:, block] = scales[:, rows] @ vectors[rows]
+    return totals
 
 
 def _rows_by_block(blocks: IntArray, n_blocks: int) -> Iterator[tuple[int, BoolArray | slice]]:
@@ -155,22 +170,6 @@ def _rows_by_block(blocks: IntArray, n_blocks: int) -> Iterator[tuple[int, BoolA
         return
     for block in np.unique(blocks).tolist():
         yield block, blocks == block
-
-
-def whitener(gram: Array, ridge: float) -> Array:
-    """W with W (gram + ridge I) W^T = I, lower triangular per block, so that the Sigma^-1 norm of x is |W x|.
-
-    >>> whitener(np.array([[[3.0]]]), 1.0).item()
-    0.5
-    """
-    k = gram.shape[-1]
-    if k == 1 and gram.min(initial=0.0) + ridge > 0:
-        return np.asarray(1.0 / np.sqrt(gram + ridge))
-    try:
-        factor = np.linalg.cholesky(gram + ridge * np.eye(k))
-    except np.linalg.LinAlgError:
-        raise ValueError(f"gram + ridge I is singular in floating point; raise ridge above {ridge}") from None
-    return np.stack([np.tril(dtrtri(block, lower=1)[0]) for block in factor])
 
 
 def elliptical_norm_sq(vectors: Array, blocks: IntArray, whitener: Array) -> Array:
@@ -193,14 +192,15 @@ def ridge_fit(moments: Moments, ridge: float) -> Array:
     """
     if moments.gram.shape[-1] == 1:
         return moments.moment / (moments.gram[:, :, 0] + ridge)
-    white = whitener(moments.gram, ridge)
+    white = moments.factors.whitener(ridge)
     half = np.einsum("bij,bj->bi", white, moments.moment)
     return np.asarray(np.einsum("bji,bj->bi", white, half))
 
 
 def constrained_fit(moments: Moments, ridge: float, radius: float | Array) -> Array:
     """argmin over the ball of the ridge loss of all samples: what Algorithm 3 returns, (n_blocks, k)."""
-    return project_to_ball(ridge_fit(moments, ridge), moments.gram, ridge, radius)
+    require_positive("radius", float(np.min(radius)), "the radius of a ball")
+    return _projected(ridge_fit(moments, ridge), moments.factors, ridge, np.asarray(radius))
 
 
 def project_to_ball(theta: ArrayLike, gram: ArrayLike, ridge: float, radius: ArrayLike) -> Array:
@@ -221,35 +221,41 @@ def project_to_ball(theta: ArrayLike, gram: ArrayLike, ridge: float, radius: Arr
     if ball.ndim and ball.shape != (len(point),):
         raise ValueError(f"radius must be one number or one per block, ({len(point)},); got shape {ball.shape}")
     require_positive("radius", float(ball.min()), "the radius of a ball")
+    return _projected(point, Factors(matrix), ridge, ball)
+
+
+def _projected(point: Array, factors: Factors, ridge: float, ball: Array) -> Array:
+    """`project_to_ball` of what has been checked; point is written over."""
     if ball.ndim == 0:
         inside = bool(np.linalg.norm(point) <= ball)
-        return point if inside else _onto_sphere(point, matrix, ridge, float(ball))
+        return point if inside else _onto_sphere(point, *factors.spectrum(), ridge, float(ball))
     for block in np.flatnonzero(np.linalg.norm(point, axis=1) > ball):
-        point[block] = _onto_sphere(point[block, None], matrix[block, None], ridge, float(ball[block]))[0]
+        values, vectors = (part[block, None] for part in factors.spectrum())
+        point[block] = _onto_sphere(point[block, None], values, vectors, ridge, float(ball[block]))[0]
     return point
 
 
-def _onto_sphere(theta: Array, gram: Array, ridge: float, radius: float) -> Array:
+def _onto_sphere(theta: Array, values: Array, vectors: Array, ridge: float, radius: float) -> Array:
     """Solve (Sigma + mu I) x = Sigma theta, |x| = radius, for a theta outside the ball.
 
     The nearest point is ridge regression with the larger ridge `ridge + mu`; mu is the root of 1/radius - 1/|x(mu)|,
-    which is nearly a straight line in mu. Euclidean rescaling would be another, wrong, point.
+    which is nearly a straight line in mu, bent so that Newton's steps from below never pass the root. Euclidean
+    rescaling would be another, wrong, point.
     """
     if theta.size == 1:
         return np.asarray(np.sign(theta) * radius)
-    values, vectors = np.linalg.eigh(gram)
-    values = np.maximum(values, 0.0) + ridge
+    values = values + ridge
     coordinates = np.einsum("bji,bj->bi", vectors, theta)
-    highest = float(np.linalg.norm(values * coordinates)) / radius  # |x(mu)| <= |Sigma theta| / mu
-
-    def shrunk(share: float) -> Array:
-        return np.asarray(values / (values + share * highest) * coordinates)
-
-    def excess(share: float) -> float:
-        return 1.0 / radius - 1.0 / float(np.linalg.norm(shrunk(share)))
-
-    share = brentq(excess, 0.0, 1.0, xtol=1e-300, rtol=8.9e-16, maxiter=500) if excess(1.0) < 0 else 1.0
-    return np.asarray(np.einsum("bij,bj->bi", vectors, shrunk(share)))  # [Alg1:Project]
+    mu = max(0.0, float((values * (np.abs(coordinates) / radius - 1.0)).max()))  # |x| is no less than one coordinate
+    while True:
+        shifted = values + mu
+        point = values / shifted * coordinates
+        least = float(shifted.min())  # in its units nothing overflows
+        norm_sq, slope = float(np.vdot(point, point)), float(np.vdot(point, point * (least / shifted)))
+        further = mu + (sqrt(norm_sq) / radius - 1.0) * norm_sq / slope * least
+        if not further > mu * (1.0 + _ROUNDING):
+            return np.asarray(np.einsum("bij,bj->bi", vectors, point))  # [Alg1:Project]
+        mu = further
 
 
 @final

@@ -7,7 +7,7 @@ import numpy as np
 
 from s4q.blocks import Array
 from s4q.checks import require_finite
-from s4q.least_squares import whitener
+from s4q.factors import whitener
 from s4q.linear_q import LinearQ
 from s4q.presets import Constants
 from s4q.requests import Explore, Visits

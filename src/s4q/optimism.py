@@ -39,15 +39,15 @@ def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, norm_sq: Any |
     >>> optimistic(np, level, np.array([[[3.0, 4.0]]]), np.array([[0]])).tolist()
     [[17.0]]
     """
-    linear = _dot(xp, level.theta, vectors, blocks)
+    parameters = [level.theta] if level.second is None else [level.theta, level.second]
+    linear, *squares = _dots(xp, parameters, vectors, blocks)
     if level.whitener is None:
         return linear
     if norm_sq is None:
         norm_sq = norms_sq(xp, level.whitener, vectors, blocks, level.lower)
     width = _entries(xp, level.width, blocks)
-    if level.second is not None:
-        squares = _dot(xp, level.second, vectors, blocks)
-        width = width + spread_width(xp, level.scale, linear, squares, norm_sq)
+    if squares:
+        width = width + spread_width(xp, level.scale, linear, squares[0], norm_sq)
     return linear + width * xp.sqrt(norm_sq)  # [eqn:Bonus]
 
 
@@ -115,11 +115,12 @@ def times_blocks(xp: Any, matrices: Any, vectors: Any, blocks: Any) -> Any:
     return product
 
 
-def _dot(xp: Any, parameter: Any, vectors: Any, blocks: Any) -> Any:
-    """phi . parameter, (n, n_actions). parameter (n_blocks, k)."""
+def _dots(xp: Any, parameters: list[Any], vectors: Any, blocks: Any) -> list[Any]:
+    """phi . parameter, (n, n_actions), for each parameter (n_blocks, k)."""
     if vectors.shape[-1] == 1:
-        return vectors[..., 0] * _entries(xp, parameter[:, 0], blocks)
-    return times_blocks(xp, parameter[:, None, :], vectors, blocks)[..., 0]
+        return [vectors[..., 0] * _entries(xp, parameter[:, 0], blocks) for parameter in parameters]
+    products = times_blocks(xp, xp.stack(parameters, axis=1), vectors, blocks)
+    return [products[..., i] for i in range(len(parameters))]
 
 
 def _entries(xp: Any, values: Any, blocks: Any) -> Any:

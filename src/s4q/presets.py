@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from s4q.blocks import Array
 from s4q.cache import bytes_per_step
 from s4q.checks import require_count, require_failure_probability, require_flag, require_positive
-from s4q.least_squares import Moments, whitener
+from s4q.least_squares import Moments
 from s4q.linear_q import LevelBonus
 from s4q.requests import Spec
 from s4q.spec import per_level
@@ -107,7 +107,7 @@ class Constants:
             bound = self.spec.value_bound[level]
             return data_scaled_bonus(moments, ridge=ridge, value_bound=bound, kappa=kappa, horizon=self.spec.horizon)
         width = self.width(level, phase, n_total, moments.gram, ridge)
-        return LevelBonus(whitener(moments.gram, ridge), width)  # [Alg2:Bonus]
+        return LevelBonus(moments.factors.whitener(ridge), width)  # [Alg2:Bonus]
 
     def width(self, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
         """The bonus is width (n_blocks,) times |phi| in the metric of (gram + ridge I)^-1; not of `practical`."""

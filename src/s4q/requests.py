@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from s4q.blocks import Array, BoolArray, IntArray, Phi, States
 from s4q.checks import require_count
+from s4q.factors import Factors
 from s4q.least_squares import Moments
 from s4q.linear_q import LinearQ
 from s4q.policies import Mixture, Policy, UniformPolicy
@@ -152,14 +153,21 @@ class Transitions:
         return self.rewards + np.where(self.ended, spec.ended_value(level), after)  # [Alg1:TDError]
 
     def moments(
-        self, spec: Spec, level: int, value: LinearQ, gram: Array | None = None, norm_sq: Array | None = None
+        self,
+        spec: Spec,
+        level: int,
+        value: LinearQ,
+        gram: Array | None = None,
+        factors: Factors | None = None,
+        norm_sq: Array | None = None,
     ) -> Moments:
         """The sums a fit of `level` needs, over all these steps whatever their level.
 
-        gram, and norm_sq (n, n_actions) of the next features in the metric of the target's bonus: if known already.
+        gram, its factors, and norm_sq (n, n_actions) of the next features in the metric of the target's bonus: if
+        known already.
         """
         targets = self.targets(spec, level, value, norm_sq)
-        return Moments.of(self.vectors, self.blocks, targets, spec.n_blocks, self.weights, gram)
+        return Moments.of(self.vectors, self.blocks, targets, spec.n_blocks, self.weights, gram, factors)
 
     @property
     def nbytes(self) -> int:

@@ -259,7 +259,8 @@ class S3Q:
         level = self._level
         moments = self._moments
         if self.cached is not None:
-            moments = moments + self.cached.moments(level, self._target)
+            held = self.cached.moments(level, self._target)
+            moments = moments + held if moments.n else held
         theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
         self.residuals[level] = residual_variance(moments, theta, float(self.ridge[level]))
         bonus = None if self.bonus is None else self.bonus(level, moments)

@@ -1,13 +1,14 @@
 """Widths of the bonus: how far a fit may lie from what it estimates, one formula a function."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
 from typing import final
 
 import numpy as np
 
 from s4q.blocks import Array
-from s4q.least_squares import Moments, ridge_fit, whitener
+from s4q.factors import whitener
+from s4q.least_squares import Moments, ridge_fit
 from s4q.linear_q import LevelBonus
 
 
@@ -39,8 +40,10 @@ def risk_radius(
     return sqrt(theory.risk * largest**2 * cover + 2 + 4 * ball**2 * ridge)  # [Thm:FitRadius]
 
 
-def directions_seen(gram: Array, ridge: float) -> Array:
+def directions_seen(gram: Array, ridge: float, white: Array | None = None) -> Array:
     """k_e = tr G (G + ridge I)^-1 of each block, (n_blocks,): how many directions the samples have told about.
+
+    white: the whitener of G + ridge I, if known already.
 
     >>> directions_seen(np.diag([3.0, 0.0])[None], ridge=1.0).tolist()
     [0.75]
@@ -48,7 +51,8 @@ def directions_seen(gram: Array, ridge: float) -> Array:
     k = gram.shape[-1]
     if k == 1:
         return np.asarray(gram[:, 0, 0] / (gram[:, 0, 0] + ridge))
-    missing = ridge * np.trace(np.linalg.inv(gram + ridge * np.eye(k)), axis1=1, axis2=2)
+    white = whitener(gram, ridge) if white is None else white
+    missing = ridge * np.einsum("bij,bij->b", white, white)  # the inverse is W^T W
     return np.asarray(np.clip(k - missing, 0.0, k))
 
 
@@ -87,9 +91,9 @@ def data_scaled_bonus(moments: Moments, *, ridge: float, value_bound: float, kap
     lucky sample must not look like certainty.
     """
     theta = ridge_fit(moments, ridge)
-    squares = Moments(moments.gram, moments.moment_sq, moments.moment_sq, 0.0, moments.n)
+    squares = replace(moments, moment=moments.moment_sq)
     return LevelBonus(
-        whitener=whitener(moments.gram, ridge),
+        whitener=moments.factors.whitener(ridge),
         width=np.full(len(theta), value_bound * sqrt(ridge)),
         second=ridge_fit(squares, ridge),
         noise=residual_variance(moments, theta, ridge) + (floor_share(horizon) * value_bound) ** 2,
@@ -116,5 +120,5 @@ def residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
     0.333333
     """
     fitted = 2 * float((theta * moments.moment).sum()) - float(np.einsum("bi,bij,bj->", theta, moments.gram, theta))
-    freedom = moments.n - float(directions_seen(moments.gram, ridge).sum())
+    freedom = moments.n - float(directions_seen(moments.gram, ridge, moments.factors.whitener(ridge)).sum())
     return max(moments.sum_y2 - fitted, 0.0) / max(freedom, 1.0)

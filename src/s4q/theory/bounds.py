@@ -14,7 +14,8 @@ from scipy.linalg import block_diag
 
 from s4q.blocks import Array, Phi
 from s4q.checks import require_failure_probability
-from s4q.least_squares import elliptical_norm_sq, whitener
+from s4q.factors import whitener
+from s4q.least_squares import elliptical_norm_sq
 from s4q.presets import Constants
 from s4q.spec import Spec
 from s4q.widths import Theory, fixed_design_radius, risk_radius

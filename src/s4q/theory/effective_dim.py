@@ -16,7 +16,8 @@ from scipy.optimize import brentq
 
 from s4q.blocks import Array
 from s4q.checks import require_count, require_positive
-from s4q.least_squares import elliptical_norm_sq, gram_of, whitener
+from s4q.factors import whitener
+from s4q.least_squares import elliptical_norm_sq, gram_of
 from s4q.main_loop import Record
 from s4q.policies import UniformPolicy
 from s4q.problems import FiniteMDP

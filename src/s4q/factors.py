@@ -1,0 +1,54 @@
+"""Factors of Gram matrices: what fits and bonuses need of gram + ridge I, computed once."""
+
+from typing import final
+
+import numpy as np
+from scipy.linalg.lapack import dtrtri
+
+from s4q.blocks import Array
+
+
+def whitener(gram: Array, ridge: float) -> Array:
+    """W with W (gram + ridge I) W^T = I, lower triangular per block, so that the Sigma^-1 norm of x is |W x|.
+
+    >>> whitener(np.array([[[3.0]]]), 1.0).item()
+    0.5
+    """
+    k = gram.shape[-1]
+    if k == 1 and gram.min(initial=0.0) + ridge > 0:
+        return np.asarray(1.0 / np.sqrt(gram + ridge))
+    try:
+        factor = np.linalg.cholesky(gram + ridge * np.eye(k))
+    except np.linalg.LinAlgError:
+        raise ValueError(f"gram + ridge I is singular in floating point; raise ridge above {ridge}") from None
+    return np.stack([np.tril(dtrtri(block, lower=1)[0]) for block in factor])
+
+
+@final
+class Factors:
+    """What is known of one Gram matrix (n_blocks, k, k): made when first asked for, shared by all who hold it.
+
+    >>> factors = Factors(np.array([[[3.0]]]))
+    >>> factors.whitener(1.0).item(), factors.whitener(1.0) is factors.whitener(1.0)
+    (0.5, True)
+    """
+
+    __slots__ = ("_gram", "_spectrum", "_whitener")
+
+    def __init__(self, gram: Array) -> None:
+        self._gram = gram
+        self._whitener: tuple[float, Array] | None = None  # of the newest ridge
+        self._spectrum: tuple[Array, Array] | None = None
+
+    def whitener(self, ridge: float) -> Array:
+        """W with W (gram + ridge I) W^T = I."""
+        if self._whitener is None or self._whitener[0] != ridge:
+            self._whitener = (ridge, whitener(self._gram, ridge))
+        return self._whitener[1]
+
+    def spectrum(self) -> tuple[Array, Array]:
+        """Eigenvalues (n_blocks, k), none below 0, and eigenvectors (n_blocks, k, k) of the Gram matrix."""
+        if self._spectrum is None:
+            values, vectors = np.linalg.eigh(self._gram)
+            self._spectrum = (np.maximum(values, 0.0), vectors)
+        return self._spectrum
