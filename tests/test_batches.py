@@ -13,7 +13,7 @@ from s4q.collectors.alias import AliasTable
 from s4q.collectors.arrays import NumpyArrays
 from s4q.collectors.dice import EpisodeDice
 from s4q.features import Dense
-from s4q.requests import Answer, Explore, Mixture, Regress, Regression, Visits
+from s4q.requests import Answer, Explore, Mixture, Regress, Regression, Shard, Visits
 from small_envs import Drift, MDPEnv, Waves
 from small_problems import blocked_mdp, cliff, random_mdp
 from test_episodes import explore, one_hot_mdp, same_bits, state_q, stochastic_policy
@@ -98,11 +98,32 @@ def test_the_same_episodes_give_the_same_moments_as_stepping(case: str) -> None:
         Regress(1, level, Mixture([q], [1.0]), value, 60, pool=True),
         Explore(2, q, white * np.linspace(1, 2, spec.horizon)[:, None, None, None], (0.4, 0.1), 60, keep=7),
         Explore(3, q, white, (1.0, 0.1), 60, keep=7, pool=True),
+        Explore(4, q, q.whitener, (0.4, 0.1), 60, keep=7),  # progress in the metric of the policy's bonus
     ):
         env = Replayed(make, 9, spec.horizon)
         env.request_id = request.id
         batch = BatchCollector(env, Without(features, dtype), spec, seed=9)
         close(batch.collect(request), GymCollector(make(), features, spec, seed=9).collect(request))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_wide_features_and_triangular_whiteners(lower: bool) -> None:
+    """Enough wide vectors for the triangular product; a whitener that is not triangular must not take it."""
+    features = Waves(3, 70, dense=True)
+    spec = drift_spec(features)
+    q = random_q(spec, 1)
+    assert q.whitener is not None
+    white = q.whitener if lower else q.whitener + np.swapaxes(q.whitener, -1, -2)
+    q = s4q.LinearQ(q.theta, white, q.width, q.clip)
+    for request in (
+        Explore(0, q, white, (np.inf, 0.0), 200),
+        Explore(1, q, 0.5 * white, (np.inf, 0.0), 200),
+        Regress(2, 3, Mixture([q], [1.0]), q, 200),
+    ):
+        env = Replayed(Drift, 9, spec.horizon)
+        env.request_id = request.id
+        batch = BatchCollector(env, Without(features, np.float32), spec, seed=9, batch_size=256)
+        close(batch.play(request, Shard(0, 200)), GymCollector(Drift(), features, spec, seed=9).collect(request))
 
 
 @pytest.mark.parametrize("mdp", [blocked_mdp(), cliff(), random_mdp(5, 3, 4, 4, 1, terminal=True, low=-1.0)])
