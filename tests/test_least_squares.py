@@ -168,6 +168,38 @@ def test_whitener_is_the_inverse_square_root_and_the_bonus_falls_with_data(k: in
     assert np.all(elliptical_norm_sq(x, where, more) <= elliptical_norm_sq(x, where, white[None]) + 1e-12)
 
 
+def test_factors_are_made_once_and_shared() -> None:
+    rng = np.random.default_rng(0)
+    vectors, blocks, y = rng.normal(size=(30, 3)), rng.integers(2, size=30), rng.normal(size=30)
+    own = Moments.of(vectors, blocks, y, 2)
+    shared = Moments.of(vectors, blocks, 2 * y, 2, gram=own.gram, factors=own.factors)
+    assert shared.factors.whitener(0.5) is own.factors.whitener(0.5)
+    assert np.array_equal(own.factors.whitener(0.1), whitener(own.gram, 0.1))  # another ridge, another whitener
+    assert np.array_equal(own.factors.whitener(0.5), whitener(own.gram, 0.5))
+    np.testing.assert_allclose(ridge_fit(shared, 0.5), 2 * ridge_fit(own, 0.5))
+    assert (own + shared).factors is not own.factors  # another Gram matrix
+    values, vectors = own.factors.spectrum()
+    np.testing.assert_allclose(np.einsum("bij,bj,bkj->bik", vectors, values, vectors), own.gram, atol=1e-12)
+
+
+@pytest.mark.parametrize("ridge", [np.finfo(np.float64).tiny, 1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_projection_at_the_ends_of_floating_point(ridge: float, scale: float) -> None:
+    """Singular Gram matrices, ridges of no size and thetas of any: on the sphere, and nearest in the norm of Sigma."""
+    rng = np.random.default_rng(1)
+    for rank, blocks in ((0, 1), (1, 2), (3, 1), (5, 3)):
+        factor = rng.normal(size=(blocks, rank, 5)) * 10.0 ** rng.uniform(-5, 3, size=5)
+        gram, theta = np.swapaxes(factor, 1, 2) @ factor, scale * rng.normal(size=(blocks, 5))
+        radius = float(np.linalg.norm(theta)) * 0.3
+        x = project_to_ball(theta, gram, ridge, radius)
+        assert np.linalg.norm(x) == pytest.approx(radius, rel=1e-12)
+        force = np.einsum("bij,bj->bi", gram + ridge * np.eye(5), theta - x)  # = mu x with mu >= 0
+        size = np.linalg.norm(np.einsum("bij,bj->bi", gram + ridge * np.eye(5), theta)) + np.finfo(np.float64).tiny
+        along = float((force * x).sum()) / radius**2
+        assert along >= 0
+        assert np.linalg.norm(force - along * x) <= 1e-10 * size
+
+
 def test_one_hot_features_count() -> None:
     """With one-hot features Sigma^-1 is 1/(N + ridge) and theta a shrunken mean."""
     blocks = np.array([0, 0, 0, 2])

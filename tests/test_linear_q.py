@@ -1,6 +1,7 @@
 """The optimistic value, its clip and its greedy policy."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ import s4q
 from s4q import LinearQ, Phi
 from s4q.blocks import dense
 from s4q.factors import whitener
+from s4q.linear_q import LevelBonus, Spread
 
 
 @given(n_blocks=st.integers(1, 4), k=st.integers(1, 3), n_actions=st.integers(1, 4), seed=st.integers(0, 10**6))
@@ -59,6 +61,34 @@ def test_arrays_are_copied_and_frozen() -> None:
     theta[:] = 7.0
     assert q.theta.item() == 0.0
     assert not q.theta.flags.writeable
+
+
+@pytest.mark.parametrize("kind", ["plain", "bonus", "shared", "spread"])
+def test_levels_written_one_by_one_in_place_or_in_copies(kind: str) -> None:
+    """Both ways give one Q; a copy leaves what it was made from alone, whoever holds that."""
+    rng, horizon = np.random.default_rng(0), 4
+    whiteners = None if kind == "plain" else rng.random((1 if kind in ("shared", "spread") else horizon, 2, 3, 3))
+    spread = Spread(rng.random((horizon, 2, 3)), rng.random((horizon, 4))) if kind == "spread" else None
+    width = None if whiteners is None else rng.random((horizon, 2))
+    made = LinearQ(rng.random((horizon, 2, 3)), whiteners, width, np.array([[0.0, 1.0]] * horizon), spread)
+    before = [np.array(array) for array in made._arrays() if array is not None]
+    copies = in_place = made
+    for level in reversed(range(horizon)):
+        theta, second = rng.random((2, 3)), rng.random((2, 3))
+        bonus = LevelBonus(rng.random((2, 3, 3)), rng.random(2), second, *rng.random(4).tolist())
+        copies = copies.with_level(level, theta, bonus)
+        if level == horizon - 1:
+            in_place = in_place.with_level(level, theta, bonus)
+        else:
+            in_place.write_level(level, theta, bonus)
+        assert np.array_equal(copies.theta[level], theta)
+    assert in_place.same_as(copies)
+    assert not in_place.theta.flags.writeable
+    after = [array for array in made._arrays() if array is not None]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    with pytest.raises(ValueError, match=r"theta\[0, 0\] is nan"):
+        in_place.write_level(0, np.full((2, 3), np.nan), None)
+    assert in_place.same_as(copies)
 
 
 def test_a_linear_q_is_a_policy() -> None:
