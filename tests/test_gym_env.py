@@ -11,7 +11,7 @@ from s4q.collectors.actors import GreedyActor
 from s4q.collectors.dice import EpisodeDice
 from s4q.collectors.looks import Look
 from s4q.collectors.stepping import shard_size
-from s4q.features import OneHot, PerAction, RandomFourier
+from s4q.features import Dense, OneHot, PerAction, RandomFourier
 from s4q.linear_q import Spread
 from s4q.requests import Answer, Explore, Mixture, Phi, Regress, Request
 from small_envs import Drift, MDPEnv, Waves
@@ -189,9 +189,20 @@ def test_actions_may_start_elsewhere_and_whole_number_states_are_remembered() ->
         assert equal(plain, GymCollector(MDPEnv(mdp, first_action=7), mdp.features, mdp.spec).collect(request))
 
 
+@pytest.mark.parametrize("planted", ["rows of another batch", "nan", "norm"])
+def test_a_dense_function_is_checked_before_it_acts(planted: str) -> None:
+    good = np.full((1, 3, 4), 0.5)
+    bad = {"rows of another batch": np.repeat(good, 7, axis=0), "nan": good * np.nan, "norm": 3 * good}[planted]
+    features = Dense(lambda states: bad, n_actions=3, dim=4)
+    spec = s4q.Spec.of(features, horizon=8, reward_range=DRIFT_RANGE)
+    stream = s4q.Stream(s4q.S4Q(spec), features)
+    with pytest.raises(ValueError, match=r"step 0: the features raised ValueError \(features must (have|be)"):
+        stream.act(np.zeros(2))
+
+
 def test_dice_are_uniform_and_have_a_prefix_property() -> None:
     dice = [EpisodeDice(0, 1, i, horizon=3) for i in range(2000)]
-    for draws in ([d.mixture for d in dice], [d.action(2) for d in dice], [d.env_seed / 2**32 for d in dice]):
+    for draws in ([d.mixture for d in dice], [d.action(2) for d in dice], [d.env_seed / 2**31 for d in dice]):
         assert chisquare(np.histogram(draws, 10, (0, 1))[0]).pvalue > 1e-3
     assert EpisodeDice(0, 1, 5, horizon=9).action(2) == dice[5].action(2)
     assert len({d.env_seed for d in dice}) == 2000

@@ -1,5 +1,7 @@
 """Algorithm 3: the recursion, the merged sums and a brute-force solver give one answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,8 @@ from s4q import Moments, StreamingLeastSquares, project_to_ball
 from s4q.blocks import dense
 from s4q.factors import whitener
 from s4q.least_squares import constrained_fit, elliptical_norm_sq, gram_of, ridge_fit
+
+SUMS = ("gram", "moment", "moment_sq", "sum_y2", "n")
 
 
 def samples(n: int, dim: int, scale: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -178,8 +182,10 @@ def test_factors_are_made_once_and_shared() -> None:
     assert np.array_equal(own.factors.whitener(0.5), whitener(own.gram, 0.5))
     np.testing.assert_allclose(ridge_fit(shared, 0.5), 2 * ridge_fit(own, 0.5))
     assert (own + shared).factors is not own.factors  # another Gram matrix
-    values, vectors = own.factors.spectrum()
-    np.testing.assert_allclose(np.einsum("bij,bj,bkj->bik", vectors, values, vectors), own.gram, atol=1e-12)
+    other = replace(own, gram=5 * own.gram)  # factors of another Gram matrix do not come along
+    np.testing.assert_allclose(ridge_fit(other, 0.5), ridge_fit(Moments(*(getattr(other, f) for f in SUMS)), 0.5))
+    values, vectors = own.factors.spectrum(1)
+    np.testing.assert_allclose(vectors * values @ vectors.T, own.gram[1], atol=1e-12)
 
 
 @pytest.mark.parametrize("ridge", [np.finfo(np.float64).tiny, 1e-12, 1.0, 1e12])

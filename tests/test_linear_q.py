@@ -89,6 +89,9 @@ def test_levels_written_one_by_one_in_place_or_in_copies(kind: str) -> None:
     with pytest.raises(ValueError, match=r"theta\[0, 0\] is nan"):
         in_place.write_level(0, np.full((2, 3), np.nan), None)
     assert in_place.same_as(copies)
+    if kind == "bonus":
+        with pytest.raises(ValueError, match="must not be negative; got -3"):
+            in_place.write_level(0, theta, LevelBonus(bonus.whitener, np.array([1.0, -3.0])))
 
 
 def test_a_linear_q_is_a_policy() -> None:

@@ -84,14 +84,15 @@ def test_json_lines(tmp_path: Path) -> None:
     log = s4q.JsonLines(tmp_path / "run.jsonl")
     run = s4q.run(s4q.S4Q(DENSE, preset="realisable"), CountCollector(DENSE), 400, callback=log)
     lines = log.lines()
-    assert lines[0] == {"event": "start", "episodes": 0}
+    assert lines[0] == {"event": "start", "episodes": 0, "run": run.name}
     phases = [line for line in lines if line["event"] == "phase"]
     assert [line["regret"] for line in phases] == [point.regret for point in run.curve[:-1]]
     assert lines[-1]["event"] == "end"
     assert lines[-1]["gap"] == run.gap
     s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE), 5, callback=log)  # another run goes below
     assert log.lines()[: len(lines)] == lines
-    assert log.lines()[len(lines)] == {"event": "start", "episodes": 0}
+    other = log.lines()[len(lines)]
+    assert (other["event"], other["episodes"], other["run"] == run.name) == ("start", 0, False)
 
 
 def test_a_resumed_log_has_every_line_once(tmp_path: Path) -> None:
@@ -115,7 +116,27 @@ def test_a_resumed_log_has_every_line_once(tmp_path: Path) -> None:
     assert lines_of(tmp_path, "run.jsonl") == lines_of(tmp_path, "whole.jsonl")
     late = s4q.JsonLines(tmp_path / "late.jsonl")  # a log begun with the second part
     s4q.run(s4q.load(path), CountCollector(DENSE, seed=2), 350, callback=late)
-    assert late.lines()[0] == {"event": "start", "episodes": 300}
+    assert (late.lines()[0]["event"], late.lines()[0]["episodes"]) == ("start", 300)
+
+
+def test_lines_of_another_run_are_left_alone(tmp_path: Path) -> None:
+    """Whatever the run that is resumed has written, or has not: it knows its lines by its name."""
+    path, log = tmp_path / "run.s4q", tmp_path / "run.jsonl"
+    with pytest.raises(Interrupted):  # no end, no checkpoint
+        s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE, seed=9), 30, callback=[s4q.JsonLines(log), Dies(6)])
+    theirs = lines_of(tmp_path, "run.jsonl")
+    assert len(theirs) > 4
+    with pytest.raises(Interrupted):  # before its first line
+        s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE), 30, callback=[Dies(1), s4q.JsonLines(log)], checkpoint=path)
+    run = s4q.run(s4q.load(path), CountCollector(DENSE), 30, callback=s4q.JsonLines(log), checkpoint=path)
+    both = lines_of(tmp_path, "run.jsonl")
+    assert both[: len(theirs)] == theirs
+    assert both[len(theirs)] == {"event": "start", "episodes": 0, "run": run.name}
+    whole = tmp_path / "whole.jsonl"  # a log that holds a complete run of somebody else, and more episodes
+    s4q.run(s4q.S4Q(DENSE), CountCollector(DENSE, seed=4), 60, callback=s4q.JsonLines(whole))
+    before = lines_of(tmp_path, "whole.jsonl")
+    s4q.run(s4q.load(path), CountCollector(DENSE), 40, callback=s4q.JsonLines(whole))
+    assert lines_of(tmp_path, "whole.jsonl")[: len(before)] == before
 
 
 class Dies:

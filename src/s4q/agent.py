@@ -55,8 +55,7 @@ class Agent:
     only where the env has a table that tells. preset: see S4Q. stationary: does the env behave the same at every
     step? None: yes, if the features do. value_bound: a bound on the return of an episode (1 when it pays once); None:
     the highest reward at every step. well_specified: are the features exact? None: if one-hot. seed: the same seed
-    gives the same bits, whatever the number of sub-envs. settings: any other keyword of S4Q, such as delta, trigger
-    or cache_episodes.
+    gives the same bits, whatever the number of sub-envs. delta and what follows: as of S4Q.
 
     >>> import gymnasium as gym
     >>> agent = Agent(gym.make("FrozenLake-v1"), horizon=20, seed=0).learn(episodes=500)
@@ -77,7 +76,12 @@ class Agent:
         value_bound: ArrayLike | None = None,
         well_specified: bool | None = None,
         seed: int = 0,
-        **settings: Any,
+        delta: float = 0.05,
+        bonus_width: ArrayLike | None = None,
+        trigger: float | tuple[float, float] | None = None,
+        c_replay: float | None = None,
+        cache_episodes: int | None = None,
+        cache_bytes: int | None = None,
     ) -> None:
         spaces = spaces_of(env)
         features = default_features(*spaces) if features is None else features
@@ -89,7 +93,17 @@ class Agent:
             stationary=bool(getattr(features, "stationary", False)) if stationary is None else stationary,
             well_specified=isinstance(features, OneHot) if well_specified is None else well_specified,
         )
-        self._assemble(env, features, S4Q(spec, preset, **settings), seed)
+        learner = S4Q(
+            spec,
+            preset,
+            delta=delta,
+            bonus_width=bonus_width,
+            trigger=trigger,
+            c_replay=c_replay,
+            cache_episodes=cache_episodes,
+            cache_bytes=cache_bytes,
+        )
+        self._assemble(env, features, learner, seed)
 
     def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int) -> None:
         self.env = env
@@ -121,8 +135,12 @@ class Agent:
         *,
         checkpoint: str | PathLike[str] | Autosave | None = None,
         stop: Callable[[Run], bool] | None = None,
+        stop_when_gap: float | None = None,
     ) -> "Agent":
-        """Learn from so many more episodes. checkpoint: a file to write while learning; see `resume`."""
+        """Learn from so many more episodes. checkpoint: a file to write while learning; see `resume`.
+
+        stop, stop_when_gap: end early, as in `s4q.run`.
+        """
         self._interrupted = None
         self.run = run(
             self.learner,
@@ -132,6 +150,7 @@ class Agent:
             callback=callback,
             checkpoint=self._autosave(checkpoint),
             stop=stop,
+            stop_when_gap=stop_when_gap,
         )
         return self
 
@@ -143,6 +162,7 @@ class Agent:
         *,
         checkpoint: str | PathLike[str] | Autosave | None = None,
         stop: Callable[[Run], bool] | None = None,
+        stop_when_gap: float | None = None,
     ) -> "Agent":
         """Finish the `learn` in whose midst the loaded checkpoint was written: the bits of never having stopped.
 
@@ -162,6 +182,7 @@ class Agent:
             callback=callback,
             checkpoint=self._autosave(checkpoint),
             stop=stop,
+            stop_when_gap=stop_when_gap,
         )
         return self
 

@@ -199,6 +199,9 @@ def _require_schema(manifest: Mapping[str, Any], schema: int, needs: str) -> Non
     found = manifest.get("schema")
     if type(found) is not int or found < 1:
         raise ValueError(f"its schema is {found!r}, which is not a version")
+    if found < schema:
+        wrote = str(manifest.get(needs))[:40]
+        raise ValueError(f"it has schema {found}, written by {needs} {wrote}, and this one reads {schema}: begin anew")
     if found > schema:
         wrote = str(manifest.get(needs))[:40]
         raise ValueError(f"it has schema {found} and this s4q reads up to {schema}: install {needs} {wrote} or newer")

@@ -12,7 +12,7 @@ from typing import Any, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from s4q.blocks import Array
+from s4q.blocks import Array, IntArray
 from s4q.checks import require_shape
 from s4q.factors import Factors
 from s4q.least_squares import Moments, elliptical_norm_sq, gram_of
@@ -20,7 +20,7 @@ from s4q.linear_q import LinearQ
 from s4q.requests import Spec, Transitions
 from s4q.state import Reader, State
 
-_KEY_BYTES = 16  # of a step's digest: no two of 10^12 steps share one, but for a chance of 10^-15
+_DIGEST = 16  # bytes: no two of 10^12 steps share one, but for a chance of 10^-15
 _DTYPES: dict[str, type] = {"vectors": np.float64, "rewards": np.float64, "next_vectors": np.float64, "ended": np.bool_}
 
 
@@ -128,7 +128,7 @@ def bytes_per_step(spec: Spec) -> int:
     floats = spec.block_dim + 1 + spec.n_actions * spec.block_dim
     integers = 1 + 1 + spec.n_actions
     row = 8 * (floats + integers) + 1
-    return row + 8 + _KEY_BYTES + 8 + 8 * spec.n_actions  # the row and its count; its key and number; norms
+    return row + 8 + _DIGEST + 8 + 8 * spec.n_actions  # the row and its count; its digest and place; norms
 
 
 @final
@@ -139,14 +139,15 @@ class _Shelf:
         self.steps: Transitions | None = None
         self._known_gram: Array | None = None
         self._known_factors: Factors | None = None
-        self._index: dict[bytes, int] = {}
+        self._digests: NDArray[np.bytes_] = np.zeros(0, dtype=f"S{_DIGEST}")  # (n,) of the steps, in order
+        self._rows: IntArray = np.zeros(0, dtype=np.int64)  # (n,): where each of them stands
         self._known_norms: tuple[Array, Array] | None = None  # in the metric of this whitener
 
     @property
     def nbytes(self) -> int:
         if self.steps is None:
             return 0
-        return (_KEY_BYTES + 8) * len(self._index) + self.steps.nbytes + 8 * self.steps.next_blocks.size
+        return self._digests.nbytes + self._rows.nbytes + self.steps.nbytes + 8 * self.steps.next_blocks.size
 
     def gram(self, spec: Spec) -> Array:
         """sum of phi phi^T, (n_blocks, k, k)."""
@@ -180,34 +181,38 @@ class _Shelf:
         if max(steps.blocks.max(initial=0), steps.next_blocks.max(initial=0)) >= spec.n_blocks:
             raise ValueError(f"blocks of cached steps must lie in 0..{spec.n_blocks - 1}")
         self.steps = steps
-        self._index = {key: row for row, key in enumerate(_keys(steps))}
-        if len(self._index) != len(steps.weights):
+        self._digests, self._rows = np.unique(_digests(steps), return_index=True)
+        if len(self._rows) != len(steps.weights):
             raise ValueError("cached steps must not repeat")
 
     def add(self, steps: Transitions) -> None:
         """Count the steps that are here already, append the others."""
         self._known_gram = self._known_factors = self._known_norms = None
-        fresh: list[int] = []
-        counts: dict[int, int] = {}
-        for i, (key, weight) in enumerate(zip(_keys(steps), steps.weights.tolist(), strict=True)):
-            if key not in self._index:
-                self._index[key] = len(self._index)
-                fresh.append(i)
-            counts[self._index[key]] = counts.get(self._index[key], 0) + weight
-        if fresh:
-            new = Transitions(*(getattr(steps, f.name)[fresh] for f in fields(steps)))
-            new.weights[:] = 0
-            self.steps = new if self.steps is None else Transitions.concatenate([self.steps, new])
+        digests, first, inverse = np.unique(_digests(steps), return_index=True, return_inverse=True)
+        counts = np.zeros(len(digests), dtype=np.int64)
+        np.add.at(counts, inverse, steps.weights)
+        places = np.searchsorted(self._digests, digests)
+        new = np.ones(len(digests), dtype=np.bool_)
+        inside = np.flatnonzero(places < len(self._digests))
+        new[inside] = self._digests[places[inside]] != digests[inside]
         if self.steps is not None:
-            for row, weight in counts.items():
-                self.steps.weights[row] += weight
+            self.steps.weights[self._rows[places[~new]]] += counts[~new]
+        if new.any():
+            order = np.argsort(first[new])  # appended in the order of their coming
+            fresh = Transitions(*(getattr(steps, f.name)[first[new][order]] for f in fields(steps)))
+            fresh.weights[:] = counts[new][order]
+            rows = np.empty(len(order), dtype=np.int64)
+            rows[order] = len(self._rows) + np.arange(len(order))
+            self._digests = np.insert(self._digests, places[new], digests[new])
+            self._rows = np.insert(self._rows, places[new], rows)
+            self.steps = fresh if self.steps is None else Transitions.concatenate([self.steps, fresh])
 
 
-def _keys(steps: Transitions) -> list[bytes]:
-    """A digest of the bytes of each step, its weight apart."""
+def _digests(steps: Transitions) -> NDArray[np.bytes_]:
+    """(n,): a digest of the bytes of each step, its weight apart. All are equally long: trailing zeros mislead none."""
     n = len(steps.weights)
-    if not n:
-        return []
-    columns = [getattr(steps, f.name).reshape(n, -1) for f in fields(steps) if f.name != "weights"]
-    rows = np.concatenate([np.ascontiguousarray(column).view(np.uint8) for column in columns], axis=1)
-    return [blake2b(row, digest_size=_KEY_BYTES).digest() for row in rows]
+    rows: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
+    if n:
+        columns = [getattr(steps, f.name).reshape(n, -1) for f in fields(steps) if f.name != "weights"]
+        rows = np.concatenate([np.ascontiguousarray(column).view(np.uint8) for column in columns], axis=1)
+    return np.array([blake2b(row, digest_size=_DIGEST).digest() for row in rows], dtype=f"S{_DIGEST}")

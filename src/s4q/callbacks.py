@@ -65,4 +65,7 @@ def listeners(callback: Callback | Iterable[Callback] | None) -> tuple[Listener,
         return (AfterEachPhase(callback),)
     if isinstance(callback, Iterable) and not isinstance(callback, (str, bytes)):
         return tuple(one for each in callback for one in listeners(each))
+    lacks = [name for name in ("on_start", "on_request", "on_phase", "on_end") if not hasattr(callback, name)]
+    if 0 < len(lacks) < 4:
+        raise ValueError(f"a Listener has four methods, and {type(callback).__name__} lacks {', '.join(lacks)}")
     raise ValueError(f"callback must be a function of a Run, a Listener, or a list of them; got {callback!r}")

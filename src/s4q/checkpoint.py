@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import Any, final
@@ -22,12 +23,12 @@ from s4q.s4q import S4Q
 from s4q.state import Json, Packed, Reader, State, cannot_be_saved, pack, unpack
 from s4q.version import __version__
 
-SCHEMA = 1
+SCHEMA = 2
 Extra = Mapping[str, Any]  # what JSON can hold
 
 
 @final
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True, repr=False)
 class Checkpoint:
     """All it takes to go on: hand it to `run` in place of a learner."""
 
@@ -39,6 +40,9 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_episodes", self.learner.n_episodes)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.progress.episodes} of {self.progress.budget} episodes, {self.learner!r})"
 
     @property
     def begun(self) -> bool:
@@ -129,7 +133,9 @@ def load(path: str | PathLike[str]) -> Checkpoint:
 def where_to_begin(source: Learner | Checkpoint, seed: int, episodes: int, record: bool) -> tuple[Learner, Progress]:
     """The learner and the progress to go on from; refused where the run would not be the one that was interrupted."""
     if not isinstance(source, Checkpoint):
-        return source, Progress(budget=episodes, record=() if record else None)
+        begins = (seed, episodes, source.spec, getattr(source, "constants", None), getattr(source, "n_episodes", 0))
+        name = blake2b(repr(begins).encode(), digest_size=6).hexdigest()
+        return source, Progress(budget=episodes, name=name, record=() if record else None)
     progress = source.progress
     if source.learner.n_episodes != source.n_episodes:
         raise ValueError("the learner of this checkpoint has gone on since; load the file again")
@@ -164,8 +170,6 @@ class Keeper:
     def __init__(self, autosave: Autosave, learner: Learner, seed: int) -> None:
         self._autosave, self._learner, self._seed = autosave, learner, seed
         archive.require_place(Path(autosave.path))
-        # What cannot be saved is found before the first episode.
-        _packed(learner, seed, Progress(budget=0), autosave.extra)
         self._written = time.monotonic()
         self._episodes: int | None = None  # of the newest checkpoint
 

@@ -61,9 +61,12 @@ def train(
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
     horizon: Annotated[int | None, typer.Option(help="Steps of an episode of an environment.")] = None,
     reward_range: Annotated[
-        tuple[float, float] | None, typer.Option(help="Lowest and highest reward of a step of an environment.")
+        tuple[float, float] | None,
+        typer.Option(help="Lowest and highest reward of a step of an environment: --reward-range -1 0."),
     ] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Written after each phase, and at the end.")] = None,
+    value_bound: Annotated[float | None, typer.Option(help="The most that an episode of it can return.")] = None,
+    evaluate: Annotated[int, typer.Option(help="Episodes of it to play with the policy learned.")] = 1_000,
+    checkpoint: Annotated[Path | None, typer.Option(help="Written at the beginning and after each phase.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
     minutes: Annotated[float, typer.Option(help="The longest time between two checkpoints.")] = 5.0,
     log: Annotated[Path | None, typer.Option(help="A file of JSON lines, one per request and phase.")] = None,
@@ -71,10 +74,13 @@ def train(
     """Learn with S4Q; interrupted and resumed, it gives the very same result."""
     try:
         count = whole_number(episodes)
+        require_count("--evaluate", evaluate, "the number of episodes to play at the end", at_least=0)
         files = Files(checkpoint=checkpoint, resume=resume, minutes=minutes, log=log)
         if problem in BUILDERS:
-            if horizon is not None or reward_range is not None:
-                raise ValueError(f"--horizon and --reward-range are for environments; {problem} has its own")
+            if not (horizon is None and reward_range is None and value_bound is None):
+                raise ValueError(
+                    f"--horizon, --reward-range and --value-bound are for environments; {problem} has its own"
+                )
             typer.echo(repr(run_train(problem, count, preset=preset, seed=seed, files=files)))
         else:
             played, scored = train_environment(
@@ -82,11 +88,13 @@ def train(
                 count,
                 horizon=horizon,
                 reward_range=reward_range,
+                value_bound=value_bound,
                 preset=preset,
                 seed=seed,
+                evaluate=evaluate,
                 files=files,
             )
-            typer.echo(f"{played!r}\n{scored}")
+            typer.echo(repr(played) if scored is None else f"{played!r}\n{scored}")
     except KeyboardInterrupt:
         kept = "nothing was saved; pass --checkpoint" if checkpoint is None else "go on with the same line and --resume"
         typer.echo(f"interrupted: {kept}", err=True)

@@ -63,7 +63,8 @@ class Played:
         """From a checkpoint."""
         return cls(row.integer("episodes"), row.integer("steps"), row.number("return_sum"))
 
-    def __add__(self, answer: Visits) -> "Played":
+    def with_answer(self, answer: Visits) -> "Played":
+        """And these episodes."""
         return Played(
             self.episodes + answer.n_episodes, self.steps + answer.n_steps, self.return_sum + answer.return_sum
         )

@@ -24,8 +24,10 @@ class Finding:
         return f"{self.name}: {self.says}. {self.suggestion}."
 
 
-def diagnose(constants: Constants, record: PhaseRecord | None, n_main: int, n_replayed: int) -> list[Finding]:
-    """What is wrong, if anything, after the last finished phase."""
+def diagnose(
+    constants: Constants, record: PhaseRecord | None, n_main: int, n_replayed: int, n_cached: int = 0
+) -> list[Finding]:
+    """What is wrong, if anything, after the last finished phase. n_cached: of the n_main episodes."""
     spec, practical = constants.spec, constants.preset == "practical"
     findings: list[Finding] = []
     if record is None:
@@ -43,18 +45,25 @@ def diagnose(constants: Constants, record: PhaseRecord | None, n_main: int, n_re
     findings += _promise_findings(spec, record, practical)
     findings += _residual_findings(spec, record)
     findings += _level_findings(record)
-    share = n_replayed / max(n_main + n_replayed, 1)
-    if share > 0.9:
-        findings.append(
-            Finding(
-                "replay takes over",
-                f"{share:.0%} of all episodes replay past policies",
-                f"Use a {'larger ' if practical else ''}cache (cache_episodes"
-                + ("" if practical else "; it voids the guarantee")
-                + "), a smaller c_replay or a larger trigger",
-            )
+    return findings + _replay_findings(constants, n_main - n_cached, n_replayed)
+
+
+def _replay_findings(constants: Constants, n_new: int, n_replayed: int) -> list[Finding]:
+    """Of the episodes since the cache was full, if there is one."""
+    share = n_replayed / max(n_new + n_replayed, 1)
+    if share <= 0.9:
+        return []
+    cached, voids = constants.cache_episodes > 0, constants.preset != "practical"
+    since = f"since the cache of {constants.cache_episodes:,} episodes is full, " if cached else ""
+    return [
+        Finding(
+            "replay takes over",
+            f"{since}{share:.0%} of all episodes replay past policies",
+            f"Use a {'larger ' if cached else ''}cache (cache_episodes"
+            + ("; it voids the guarantee" if voids else "")
+            + "), a shorter horizon, a smaller c_replay or a larger trigger",
         )
-    return findings
+    ]
 
 
 def _promise_findings(spec: Spec, record: PhaseRecord, practical: bool) -> list[Finding]:
@@ -63,7 +72,7 @@ def _promise_findings(spec: Spec, record: PhaseRecord, practical: bool) -> list[
         return []
     n, bound = record.n_trajectories, spec.value_bound[0]
     promised, got = record.start_value_sum / n, record.return_sum / n
-    at_bound = promised >= 0.999 * bound
+    at_bound = promised >= 0.999 * bound or got > bound
     if got > promised + 3 * _standard_error(record, bound):
         width = "The width is too small or the features do not represent the values: raise bonus_width, add features"
         return [

@@ -33,22 +33,22 @@ class Factors:
     (0.5, True)
     """
 
-    __slots__ = ("_gram", "_spectrum", "_whitener")
+    __slots__ = ("_spectra", "_whitener", "gram")
 
     def __init__(self, gram: Array) -> None:
-        self._gram = gram
+        self.gram = gram
         self._whitener: tuple[float, Array] | None = None  # of the newest ridge
-        self._spectrum: tuple[Array, Array] | None = None
+        self._spectra: dict[int, tuple[Array, Array]] = {}  # of a block
 
     def whitener(self, ridge: float) -> Array:
         """W with W (gram + ridge I) W^T = I."""
         if self._whitener is None or self._whitener[0] != ridge:
-            self._whitener = (ridge, whitener(self._gram, ridge))
+            self._whitener = (ridge, whitener(self.gram, ridge))
         return self._whitener[1]
 
-    def spectrum(self) -> tuple[Array, Array]:
-        """Eigenvalues (n_blocks, k), none below 0, and eigenvectors (n_blocks, k, k) of the Gram matrix."""
-        if self._spectrum is None:
-            values, vectors = np.linalg.eigh(self._gram)
-            self._spectrum = (np.maximum(values, 0.0), vectors)
-        return self._spectrum
+    def spectrum(self, block: int) -> tuple[Array, Array]:
+        """Eigenvalues (k,), none below 0, and eigenvectors (k, k) of one block of the Gram matrix."""
+        if block not in self._spectra:
+            values, vectors = np.linalg.eigh(self.gram[block])
+            self._spectra[block] = (np.maximum(values, 0.0), vectors)
+        return self._spectra[block]

@@ -9,10 +9,10 @@ Both return the same parameter: the minimiser over a ball of the ridge loss of a
 Sums are the default: one Cholesky factor per fit instead of one update per sample, and they add up across workers.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from math import sqrt
-from typing import final
+from typing import cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,7 +42,7 @@ class Moments:
     moment_sq: Array  # (n_blocks, k): sum of phi y^2
     sum_y2: float  # sum of y^2
     n: int  # number of samples
-    known: Factors | None = None  # of the Gram matrix, shared by whoever shares that; None: not asked for yet
+    known: Factors | None = field(default=None, repr=False)  # of the Gram matrix, shared by whoever shares that
 
     @classmethod
     def zeros(cls, n_blocks: int, block_dim: int) -> "Moments":
@@ -92,10 +92,10 @@ class Moments:
 
     @property
     def factors(self) -> Factors:
-        """Of the Gram matrix."""
-        known = Factors(self.gram) if self.known is None else self.known
-        object.__setattr__(self, "known", known)
-        return known
+        """Of the Gram matrix, and of no other that `replace` may have put in its place."""
+        if self.known is None or self.known.gram is not self.gram:
+            object.__setattr__(self, "known", Factors(self.gram))
+        return cast(Factors, self.known)
 
     @property
     def nbytes(self) -> int:
@@ -228,15 +228,15 @@ def _projected(point: Array, factors: Factors, ridge: float, ball: Array) -> Arr
     """`project_to_ball` of what has been checked; point is written over."""
     if ball.ndim == 0:
         inside = bool(np.linalg.norm(point) <= ball)
-        return point if inside else _onto_sphere(point, *factors.spectrum(), ridge, float(ball))
-    for block in np.flatnonzero(np.linalg.norm(point, axis=1) > ball):
-        values, vectors = (part[block, None] for part in factors.spectrum())
-        point[block] = _onto_sphere(point[block, None], values, vectors, ridge, float(ball[block]))[0]
+        every = range(len(point))
+        return point if inside else _onto_sphere(point, factors, every, ridge, float(ball))
+    for block in np.flatnonzero(np.linalg.norm(point, axis=1) > ball).tolist():
+        point[block] = _onto_sphere(point[block, None], factors, [block], ridge, float(ball[block]))[0]
     return point
 
 
-def _onto_sphere(theta: Array, values: Array, vectors: Array, ridge: float, radius: float) -> Array:
-    """Solve (Sigma + mu I) x = Sigma theta, |x| = radius, for a theta outside the ball.
+def _onto_sphere(theta: Array, factors: Factors, blocks: Sequence[int], ridge: float, radius: float) -> Array:
+    """Solve (Sigma + mu I) x = Sigma theta, |x| = radius, for a theta, of these blocks, outside the ball.
 
     The nearest point is ridge regression with the larger ridge `ridge + mu`; mu is the root of 1/radius - 1/|x(mu)|,
     which is nearly a straight line in mu, bent so that Newton's steps from below never pass the root. Euclidean
@@ -244,7 +244,8 @@ def _onto_sphere(theta: Array, values: Array, vectors: Array, ridge: float, radi
     """
     if theta.size == 1:
         return np.asarray(np.sign(theta) * radius)
-    values = values + ridge
+    spectra = [factors.spectrum(block) for block in blocks]
+    values, vectors = np.stack([one[0] for one in spectra]) + ridge, np.stack([one[1] for one in spectra])
     coordinates = np.einsum("bji,bj->bi", vectors, theta)
     mu = max(0.0, float((values * (np.abs(coordinates) / radius - 1.0)).max()))  # |x| is no less than one coordinate
     while True:

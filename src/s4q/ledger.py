@@ -21,6 +21,7 @@ class Progress:
     """How far a run has come: what a checkpoint keeps of it beside the learner."""
 
     budget: int  # the episodes it was to play in all
+    name: str = ""  # of the run: what it began with, in short; a log knows its lines by it
     episodes: int = 0
     steps: int = 0
     regret: float = 0.0
@@ -44,6 +45,7 @@ class Progress:
         """From a checkpoint."""
         progress = cls(
             budget=reader.integer("budget"),
+            name=reader.text("name"),
             episodes=reader.integer("episodes"),
             steps=reader.integer("steps"),
             regret=reader.number("regret"),
@@ -84,6 +86,7 @@ class Run:
     record: Record | None = None  # with record=True
     certificate: Certificate | None = None  # with stop_when_gap, or with record=True if the preset proves optimism
     resumed: bool = False  # did it go on from a checkpoint?
+    name: str = ""  # what it began with, in short: the same for a run and its resumption
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "mean_return", "bytes", "cpu_seconds")
@@ -160,7 +163,7 @@ class Ledger:
         self._resumed = resumed
         self._recorder = recorder
         self._watch = watch
-        self._budget = before.budget
+        self._budget, self._name = before.budget, before.name
         self.episodes = before.episodes
         self.steps = before.steps
         self._played = before.played
@@ -182,7 +185,8 @@ class Ledger:
         self._request_episodes = answer.n_episodes + (self._request_episodes if request.done else 0)
         self._request_steps = answer.n_steps + (self._request_steps if request.done else 0)
         if isinstance(request, Explore):
-            self._played, self._phase_played = self._played + answer, self._phase_played + answer
+            self._played = self._played.with_answer(answer)
+            self._phase_played = self._phase_played.with_answer(answer)
         if self._mdp is None:
             return
         if isinstance(request, Regress):
@@ -226,6 +230,7 @@ class Ledger:
         """For a checkpoint."""
         return Progress(
             budget=self._budget,
+            name=self._name,
             episodes=self.episodes,
             steps=self.steps,
             regret=self._regret,
@@ -256,6 +261,7 @@ class Ledger:
             record=record,
             certificate=certificate,
             resumed=self._resumed,
+            name=self._name,
         )
 
     def _point(self, policy: Policy) -> Point:

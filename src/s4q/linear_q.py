@@ -80,8 +80,7 @@ class LinearQ:
             if width.shape == (horizon,):
                 width = np.repeat(width[:, None], n_blocks, axis=1)
             require_shape("width", width, (horizon, n_blocks), "(H, n_blocks)")
-            if width.min() < 0:
-                raise ValueError(f"width multiplies the bonus, so it must not be negative; got {width.min()}")
+            _require_width(width)
             object.__setattr__(self, "whitener", _read_only(white))
             object.__setattr__(self, "width", _read_only(width))
         if self.clip is not None:
@@ -107,11 +106,16 @@ class LinearQ:
         return made
 
     def write_level(self, level: int, theta: Array, bonus: LevelBonus | None) -> None:
-        """Replace a level in place, for whoever made this Q and has shown it to nobody: H copies would be H^2 work."""
+        """Replace a level in place. Internal: only for who made this Q and has shown it to nobody yet.
+
+        A learner that fits H levels by itself would else make H copies of H levels.
+        """
         _write(self.theta, level, finite_array("theta", theta))
         if bonus is None or self.whitener is None or self.width is None:
             return
-        _write(self.width, level, finite_array("width", bonus.width))
+        width = finite_array("width", bonus.width)
+        _require_width(width)
+        _write(self.width, level, width)
         if len(self.whitener) > 1:
             _write(self.whitener, level, finite_array("whitener", bonus.whitener))
         elif level == self.horizon - 1:  # the last level's serves all
@@ -210,10 +214,17 @@ def _checked_clip(clip: ArrayLike, horizon: int) -> Array:
     return bounds
 
 
+def _require_width(width: Array) -> None:
+    if width.min() < 0:
+        raise ValueError(f"width multiplies the bonus, so it must not be negative; got {width.min()}")
+
+
 def _write(array: Array, row: int, value: Array) -> None:
     array.setflags(write=True)
-    array[row] = value
-    array.setflags(write=False)
+    try:
+        array[row] = value
+    finally:
+        array.setflags(write=False)
 
 
 def _read_only(array: Array) -> Array:

@@ -41,21 +41,20 @@ class JsonLines:
     def on_start(self, run: Run) -> None:
         """A new run is appended to what is there; a resumed one goes on where its checkpoint was written."""
         known = self._whole_lines()
-        newest = max((i for i, (line, _) in enumerate(known) if line["event"] == "start"), default=None)
-        if newest is not None and not run.episodes and known[-1][0]["event"] == "end":
-            newest = None  # an earlier run, complete: this one died before its first line
+        begins = max((i for i, (line, _) in enumerate(known) if line["event"] == "start"), default=None)
+        mine = run.resumed and begins is not None and known[begins][0].get("run") == run.name
         keep = len(known)
-        if run.resumed and newest is not None:
+        if mine and begins is not None:
             played_again = (
                 i
                 for i, (line, _) in enumerate(known)
-                if i > newest and (line["episodes"] > run.episodes or line["event"] == "end")
+                if i > begins and (line["episodes"] > run.episodes or line["event"] == "end")
             )
             keep = next(played_again, keep)
         if self.path.exists():
             os.truncate(self.path, known[keep - 1][1] if keep else 0)
-        if not (run.resumed and newest is not None):
-            self._write("start", {"episodes": run.episodes})
+        if not mine:
+            self._write("start", {"episodes": run.episodes, "run": run.name})
 
     def on_request(self, answered: Answered) -> None:
         """What a request took."""

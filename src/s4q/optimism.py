@@ -78,7 +78,7 @@ def norms_sq(xp: Any, whitener: Any, vectors: Any, blocks: Any, lower: bool = Fa
 
 
 def is_lower(whitener: Any) -> bool:
-    """Is it of numpy, and lower triangular in every block? `whitener` of least_squares makes no other.
+    """Is it of numpy, and lower triangular in every block? `factors.whitener` makes no other.
 
     >>> is_lower(np.eye(2)[None]), is_lower(np.ones((1, 2, 2)))
     (True, False)

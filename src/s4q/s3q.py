@@ -67,7 +67,7 @@ class S3Q:
         first_id: int = 0,
     ) -> None:
         self._set_up(spec_of(problem), controller, bonus, ridge, epoch_size, radius, pool, cached)
-        self._grams = np.zeros((self.spec.horizon, *self.spec.gram_shape)) if keep_grams else None
+        self._grams = np.zeros(self._grams_shape) if keep_grams else None
         self._best_grams = self._grams
         self.fitted = False  # has an epoch been finished?
         self.n_fitted = 0  # its episodes a level
@@ -121,10 +121,17 @@ class S3Q:
 
     @property
     def grams(self) -> Array:
-        """The Gram matrices (H, n_blocks, k, k) behind `q`, each of its level's own samples, if `keep_grams`."""
+        """The Gram matrices (H, n_blocks, k, k) behind `q`, each of its level's own samples, if `keep_grams`.
+
+        With `pool` their mean over the levels, (1, n_blocks, k, k).
+        """
         if self._best_grams is None:
             raise ValueError("Gram matrices were not kept; pass keep_grams=True")
         return self._best_grams
+
+    @property
+    def _grams_shape(self) -> tuple[int, ...]:
+        return (1 if self.pool else self.spec.horizon, *self.spec.gram_shape)
 
     @property
     def next_id(self) -> int:
@@ -231,9 +238,8 @@ class S3Q:
         return learner
 
     def _restore(self, reader: Reader) -> None:
-        shape = (self.spec.horizon, *self.spec.gram_shape)
-        self._grams = reader.floats("grams", shape) if reader.has("grams") else None
-        self._best_grams = reader.floats("best_grams", shape) if reader.has("best_grams") else None
+        self._grams = reader.floats("grams", self._grams_shape) if reader.has("grams") else None
+        self._best_grams = reader.floats("best_grams", self._grams_shape) if reader.has("best_grams") else None
         self.fitted = reader.flag("fitted")
         self.n_fitted = reader.integer("n_fitted")
         self.residuals = reader.floats("residuals", (self.spec.horizon,))
@@ -256,8 +262,7 @@ class S3Q:
         self._done = 0
 
     def _finish_level(self) -> None:
-        level = self._level
-        moments = self._moments
+        level, moments = self._level, self._moments
         if self.cached is not None:
             held = self.cached.moments(level, self._target)
             moments = moments + held if moments.n else held
@@ -268,7 +273,10 @@ class S3Q:
             self._target.write_level(level, theta, bonus)
         else:
             self._target = self._target.with_level(level, theta, bonus)  # [Alg1:TargetUpdate]
-        if self._grams is not None:
+        if self._grams is not None and self.pool:
+            before = self._grams if level < self.spec.horizon - 1 else 0.0
+            self._grams = before + self._moments.gram[None] / self.spec.horizon
+        elif self._grams is not None:
             self._grams[level] = self._moments.gram
         self._next_id += 1
         if level > 0:

@@ -157,7 +157,7 @@ class S4Q:
 
     def diagnose(self) -> list[Finding]:
         """Signs of trouble, each with a suggestion; empty when there are none."""
-        return diagnose(self.constants, self.last_phase, self._n_main, self._n_replayed)
+        return diagnose(self.constants, self.last_phase, self._n_main, self._n_replayed, self.cache.n_episodes)
 
     def __repr__(self) -> str:
         stage = "main loop" if self._s3q is None else "S3Q"
@@ -273,7 +273,7 @@ class S4Q:
         """The S3Q call is over: its last finished epoch gives Q and, scaled to m_tot trajectories, Sigma_ref."""
         n_replayed = self.memory.n_trajectories
         scale = n_replayed / max(s3q.n_fitted, 1)
-        grams = s3q.grams.mean(axis=0, keepdims=True) if self._pool else s3q.grams
+        grams = s3q.grams
         cov_ref = scale * grams
         if self.cache.n_episodes:
             cov_ref = cov_ref + np.stack([self.cache.gram(h) for h in range(len(grams))])

@@ -25,6 +25,8 @@ class Files:
             raise ValueError("--resume needs --checkpoint, the file to go on from")
         if self.checkpoint is not None:
             require_place(self.checkpoint)
+        if self.log is not None and not self.resume and self.log.is_file() and self.log.stat().st_size:
+            raise ValueError(f"{self.log} is there already: pass --resume to go on, or choose another file")
 
     def autosave(self, settings: dict[str, Any]) -> s4q.Autosave | None:
         """For `run`; the settings are kept in the file."""
@@ -42,9 +44,11 @@ class Files:
         if not self.resume:
             raise ValueError(f"{path} is there already: pass --resume to go on from it, or choose another file")
         found = s4q.load(path)
-        theirs = found.extra.get("train")
-        if theirs != settings:
-            raise ValueError(f"{path} holds a run of {theirs}, not of {settings}; pass the same settings")
+        theirs = found.extra.get("train") or {}
+        for name in sorted({*theirs, *settings}):
+            had, got = theirs.get(name), settings.get(name)
+            if had != got:
+                raise ValueError(f"{path} holds a run with {name} {had}, not {got}; pass the same settings")
         return found
 
 
@@ -73,24 +77,34 @@ def train_environment(
     *,
     horizon: int | None = None,
     reward_range: tuple[float, float] | None = None,
+    value_bound: float | None = None,
     preset: PresetName = "practical",
     seed: int = 0,
+    evaluate: int = 1_000,
     files: Files,
-) -> tuple[s4q.Run, s4q.Evaluation]:
-    """Learn a Gymnasium environment with an Agent, for `episodes` in all; and play its policy 1,000 times."""
+) -> tuple[s4q.Run, s4q.Evaluation | None]:
+    """Learn a Gymnasium environment with an Agent, for `episodes` in all; and play its policy `evaluate` times."""
     env = _made(env_id)
     declared = None if reward_range is None else list(reward_range)
-    settings = {"problem": env_id, "horizon": horizon, "reward_range": declared, "preset": preset}
+    settings = {
+        "problem": env_id,
+        "horizon": horizon,
+        "reward_range": declared,
+        "value_bound": value_bound,
+        "preset": preset,
+    }
     autosave, told = files.autosave(settings), files.logs()
     found = files.interrupted(settings)
     if found is None or files.checkpoint is None:
-        agent = s4q.Agent(env, horizon=horizon, reward_range=reward_range, preset=preset, seed=seed)
+        agent = s4q.Agent(
+            env, horizon=horizon, reward_range=reward_range, value_bound=value_bound, preset=preset, seed=seed
+        )
         agent.learn(episodes, progress_bar=True, callback=told, checkpoint=autosave)
     else:
         found.require_seed(seed)
         agent = s4q.Agent.load(files.checkpoint, env=env)
         agent.resume(episodes, progress_bar=True, callback=told, checkpoint=autosave)
-    return cast(s4q.Run, agent.run), agent.evaluate(1_000)
+    return cast(s4q.Run, agent.run), agent.evaluate(evaluate) if evaluate else None
 
 
 def _made(env_id: str) -> Any:

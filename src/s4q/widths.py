@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from s4q.blocks import Array
-from s4q.factors import whitener
+from s4q.factors import Factors
 from s4q.least_squares import Moments, ridge_fit
 from s4q.linear_q import LevelBonus
 
@@ -40,10 +40,10 @@ def risk_radius(
     return sqrt(theory.risk * largest**2 * cover + 2 + 4 * ball**2 * ridge)  # [Thm:FitRadius]
 
 
-def directions_seen(gram: Array, ridge: float, white: Array | None = None) -> Array:
+def directions_seen(gram: Array, ridge: float, known: Factors | None = None) -> Array:
     """k_e = tr G (G + ridge I)^-1 of each block, (n_blocks,): how many directions the samples have told about.
 
-    white: the whitener of G + ridge I, if known already.
+    known: the factors of G, where there are some.
 
     >>> directions_seen(np.diag([3.0, 0.0])[None], ridge=1.0).tolist()
     [0.75]
@@ -51,7 +51,7 @@ def directions_seen(gram: Array, ridge: float, white: Array | None = None) -> Ar
     k = gram.shape[-1]
     if k == 1:
         return np.asarray(gram[:, 0, 0] / (gram[:, 0, 0] + ridge))
-    white = whitener(gram, ridge) if white is None else white
+    white = (known or Factors(gram)).whitener(ridge)
     missing = ridge * np.einsum("bij,bij->b", white, white)  # the inverse is W^T W
     return np.asarray(np.clip(k - missing, 0.0, k))
 
@@ -120,5 +120,5 @@ def residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
     0.333333
     """
     fitted = 2 * float((theta * moments.moment).sum()) - float(np.einsum("bi,bij,bj->", theta, moments.gram, theta))
-    freedom = moments.n - float(directions_seen(moments.gram, ridge, moments.factors.whitener(ridge)).sum())
+    freedom = moments.n - float(directions_seen(moments.gram, ridge, moments.factors).sum())
     return max(moments.sum_y2 - fitted, 0.0) / max(freedom, 1.0)

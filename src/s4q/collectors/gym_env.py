@@ -86,14 +86,15 @@ class GymCollector:
             observation, reward, terminated, truncated, _ = _parts(place, player.n_steps, happened, _STEP)
             if player.observe(reward, observation, terminated):
                 return
-            if truncated and player.n_steps < horizon:
+            if truncated is not False and player.flag("truncated", truncated) and player.n_steps < horizon:
                 raise truncation(place, player.n_steps - 1, self.spec)
 
 
 def _parts(place: Place, step: int, returned: Any, names: tuple[str, ...]) -> Any:
-    """What env.reset or env.step returned, if it is a tuple of these."""
-    if isinstance(returned, tuple) and len(returned) == len(names):
+    """What env.reset or env.step returned, if it is all of these."""
+    several = isinstance(returned, (tuple, list))
+    if several and len(returned) == len(names):
         return returned
     method = "env.step" if names is _STEP else "env.reset"
-    shown = f"{len(returned)} values" if isinstance(returned, tuple) else f"a {type(returned).__name__}"
+    shown = f"{len(returned)} values" if several else f"a {type(returned).__name__}"
     raise place.fault(step, f"{method} returned {shown}", f"Gymnasium asks for ({', '.join(names)})")

@@ -177,7 +177,8 @@ class FeatureLens:
     def _whitener(self, host: Array) -> tuple[Any, bool]:
         """That of an Explore, and whether it is lower triangular."""
         array = self._arrays.from_numpy(host)
-        return array, is_lower(array)
+        shared = getattr(array, "strides", (1,))[0] == 0  # one for all levels, never written out
+        return array, is_lower(array[:1] if shared else array)
 
     def _level(self, q: LinearQ, h: int) -> QLevel:
         """The parameters of a level as arrays of the engine's module, made once."""

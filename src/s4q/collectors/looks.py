@@ -7,6 +7,7 @@ import numpy as np
 
 from s4q.blocks import Array, IntArray, Phi, States
 from s4q.features import Dense, PerAction
+from s4q.features.batches import UNIT
 from s4q.requests import FeatureMap, Spec
 from s4q.spec import require_map
 
@@ -71,10 +72,11 @@ class Eyes:
         self._features = features
         # e_a (x) psi(s) of one state: psi alone will do, and costs two thirds.
         self._psi = features.state_features if isinstance(features, PerAction) and features.proven else None
-        # Likewise a function of the user's: shape and norms are checked here, so its map need not check them too.
+        # Likewise a function of the user's: shape and norms are checked here; what is wrong, the map itself explains.
         self._function = features.source if isinstance(features, Dense) and callable(features.source) else None
         self._shape = (spec.n_actions, spec.block_dim)
         self._shape_of_psi = (1, spec.block_dim)
+        self._shape_of_batch = (1, *self._shape)
         self._every_block = np.arange(spec.n_actions)
         self._first_block = np.zeros(spec.n_actions, dtype=np.int64)
         self._shape_of_blocks = (spec.n_actions,)
@@ -113,8 +115,10 @@ class Eyes:
             return self._psi(states), self._every_block
         if self._function is not None:
             batch = np.array(self._function(states), dtype=np.float64)  # a copy: it may use its buffer again
-            if batch.shape[1:] == self._shape:
-                return batch[0], self._first_block
+            if batch.shape == self._shape_of_batch:
+                vectors = batch[0]
+                if all(norm_sq <= UNIT * UNIT for norm_sq in np.vecdot(vectors, vectors).tolist()):  # no NaN passes
+                    return vectors, self._first_block
         phi = self._features(h, states)
         return phi.vectors[0], phi.blocks[0]
 

@@ -64,9 +64,7 @@ class Player:
         """What the action led to; True when the episode is over."""
         step = len(self.rewards)
         self.rewards.append(self._checked(reward, step))
-        if terminated is not True and terminated is not False:
-            terminated = self._flag(terminated, step)
-        self.ended = terminated
+        self.ended = terminated if terminated is False or terminated is True else self.flag("terminated", terminated)
         self.over = self.ended or step + 1 == self._last
         if self.over:
             self.observations.append(observation)
@@ -79,11 +77,12 @@ class Player:
         """The features of the finished episode in arrays, checked."""
         return self._eyes.pack(self.looks, self.place)
 
-    def _flag(self, terminated: Any, step: int) -> bool:
-        """Any other way to write True and False; a word such as "no" would count as True."""
-        if isinstance(terminated, (np.bool_, int, float, np.integer, np.floating)) and terminated in (0, 1):
-            return bool(terminated)
-        raise self.place.fault(step, f"terminated is {terminated!r}", "it must be True or False")
+    def flag(self, name: str, value: Any) -> bool:
+        """Any way to write True and False, at the step just taken; a word such as "no" would count as True."""
+        plain = value.item() if isinstance(value, (np.ndarray, np.generic)) and value.size == 1 else value
+        if isinstance(plain, (bool, int, float)) and plain in (0, 1):
+            return bool(plain)
+        raise self.place.fault(len(self.rewards) - 1, f"{name} is {value!r}", "it must be True or False")
 
     def _checked(self, reward: Any, step: int) -> float:
         try:

@@ -58,6 +58,8 @@ def check_features(
     if horizon is None:
         horizon = min(2, getattr(features, "horizon", 2)) if stationary else 1
     require_count("horizon", horizon, "the number of levels")
+    if not (isinstance(env, tuple) or hasattr(env, "observation_space")):
+        raise ValueError(f"env must be a Gymnasium environment, or a pair of spaces; got {env!r}")
     playable = not isinstance(env, tuple)
     observation_space, action_space = (env.observation_space, env.action_space) if playable else env
     if hasattr(env, "num_envs"):
