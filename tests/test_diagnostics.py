@@ -44,6 +44,25 @@ def test_no_preset_is_suggested_that_is_in_use() -> None:
     assert "Use a larger cache (cache_episodes)" in str(crowded.diagnose())
 
 
+def test_replay_is_counted_from_when_the_cache_is_full() -> None:
+    mdp = s4q.problems.river_swim(6, 40)
+    learner = s4q.S4Q(mdp, cache_episodes=300)
+    run = s4q.run(learner, CountCollector(mdp), 5000)
+    assert 0.8 < run.replay_episodes / run.episodes < 0.9
+    [found] = learner.diagnose()
+    assert found.name == "replay takes over"
+    assert "since the cache of 300 episodes is full" in found.says
+
+
+def test_returns_above_the_value_bound_say_so() -> None:
+    lake = s4q.problems.from_gymnasium("FrozenLake-v1", 30, value_bound=None)
+    spec = s4q.Spec.of(lake.features, horizon=30, reward_range=(0, 1), value_bound=0.01, stationary=True)
+    learner = s4q.S4Q(spec)
+    s4q.run(learner, EpisodeCollector(lake), 1000)
+    [found] = [one for one in learner.diagnose() if one.name == "not optimistic"]
+    assert "value_bound is too small" in found.suggestion
+
+
 def test_replay_takes_over_and_q_is_still_at_the_bound() -> None:
     mdp = s4q.problems.chain()
     learner = s4q.S4Q(mdp, "realisable", pool=False)
