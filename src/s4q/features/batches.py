@@ -61,7 +61,7 @@ def require_unit_norms(vectors: Array, cure: str) -> None:
         action = f", action {bad[1]}" if len(bad) > 1 else ""
         raise ValueError(
             f"features must be finite and have norm at most 1, but at state {bad[0]} of the batch{action} "
-            f"the norm is {norm:.6g}; {cure}"
+            f"the norm is {norm:.6g}; {cure if np.isfinite(norm) else 'look for what is not a finite number'}"
         )
 
 
