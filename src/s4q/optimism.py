@@ -106,6 +106,9 @@ def times_blocks(xp: Any, matrices: Any, vectors: Any, blocks: Any) -> Any:
         return xp.reshape(flat, (n, n_actions, matrices.shape[1]))
     if n and bool(xp.all(blocks == blocks[:1, :])):
         of_action = xp.take(matrices, blocks[0, :], axis=0)
+        if getattr(vectors, "strides", (1, 1))[1] == 0:  # one vector for all actions: one wide product
+            wide = vectors[:, 0, :] @ xp.reshape(of_action, (-1, k)).T
+            return xp.reshape(wide, (n, n_actions, matrices.shape[1]))
         product = xp.matmul(xp.permute_dims(vectors, (1, 0, 2)), xp.permute_dims(of_action, (0, 2, 1)))
         return xp.permute_dims(product, (1, 0, 2))
     product = xp.zeros((n, n_actions, matrices.shape[1]), dtype=vectors.dtype)
