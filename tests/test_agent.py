@@ -113,6 +113,10 @@ def test_settings_of_the_learner() -> None:
     assert (agent.learner.constants.delta, agent.learner.cache.max_episodes) == (0.1, 3)
     with pytest.raises(TypeError, match="cache_episode"):
         small_agent(cache_episode=3)
+    with pytest.raises(ValueError, match="proves nothing"):
+        agent.learn(5, stop_when_gap=0.1)
+    proving = small_agent(preset="realisable").learn(40, stop_when_gap=10.0)  # more than any gap
+    assert proving.n_episodes < 40
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))

@@ -101,6 +101,10 @@ def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
     again = ["train", "chain", "--episodes", "50", "--checkpoint", str(path)]
     lake = ["train", "FrozenLake-v1", "--horizon", "9", "--episodes", "5", "--checkpoint", str(tmp_path / "lake.s4q")]
     assert runner.invoke(app, lake).exit_code == 0
+    logged = tmp_path / "old.jsonl"
+    logged.write_text('{"event": "start", "episodes": 0}\n')
+    alone = runner.invoke(app, ["train", "FrozenLake-v1", "--horizon", "9", "--episodes", "5", "--evaluate", "0"])
+    assert (alone.exit_code, "mean return" in alone.output) == (0, False)
     for arguments, says in (
         (["train", "nothing"], "problem must be one of low_rank, "),
         (["train", "chain", "--resume"], "--resume needs --checkpoint"),
@@ -113,6 +117,10 @@ def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
         ([*again, "--preset", "tight", "--resume"], "pass the same settings"),
         ([*again, "--seed", "4", "--resume"], "made with a collector of seed 0; got one of seed 4"),
         ([*lake, "--resume", "--seed", "4"], "made with a collector of seed 0; got one of seed 4"),
+        (["train", "chain", "--value-bound", "3"], "--value-bound are for environments; chain has its own"),
+        (["train", "chain", "--evaluate", "-1"], "at least 0"),
+        (["train", "chain", "--log", str(logged)], "is there already: pass --resume to go on, or choose another file"),
+        ([*lake, "--resume", "--value-bound", "0.5"], "holds a run with value_bound None, not 0.5"),
         (["train", "no_module:Lake-v0"], "or the id of a Gymnasium environment"),
         (["train", "chain", "--log", str(tmp_path)], "is no plain file"),
         (["train", "chain", "--checkpoint", str(tmp_path)], "is no plain file"),

@@ -124,7 +124,7 @@ class TransitionCache:
 
 
 def bytes_per_step(spec: Spec) -> int:
-    """The most that one cached step takes, its key in the index of equal steps included."""
+    """The most that one cached step takes, its digest in the index of equal steps included."""
     floats = spec.block_dim + 1 + spec.n_actions * spec.block_dim
     integers = 1 + 1 + spec.n_actions
     row = 8 * (floats + integers) + 1

@@ -28,9 +28,9 @@ def whitener(gram: Array, ridge: float) -> Array:
 class Factors:
     """What is known of one Gram matrix (n_blocks, k, k): made when first asked for, shared by all who hold it.
 
-    >>> factors = Factors(np.array([[[3.0]]]))
-    >>> factors.whitener(1.0).item(), factors.whitener(1.0) is factors.whitener(1.0)
-    (0.5, True)
+    >>> factors = Factors(3.0 * np.eye(2)[None])
+    >>> factors.whitener(1.0)[0, 0].tolist(), factors.whitener(1.0) is factors.whitener(1.0)
+    ([0.5, 0.0], True)
     """
 
     __slots__ = ("_spectra", "_whitener", "gram")
@@ -42,6 +42,8 @@ class Factors:
 
     def whitener(self, ridge: float) -> Array:
         """W with W (gram + ridge I) W^T = I."""
+        if self.gram.shape[-1] == 1:  # one-hot features: a root costs less than the room to keep it
+            return whitener(self.gram, ridge)
         if self._whitener is None or self._whitener[0] != ridge:
             self._whitener = (ridge, whitener(self.gram, ridge))
         return self._whitener[1]

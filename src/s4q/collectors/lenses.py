@@ -12,6 +12,7 @@ import numpy as np
 from s4q.blocks import Array, IntArray, Phi
 from s4q.collectors.arrays import Arrays
 from s4q.features import TableFeatures
+from s4q.features.batches import UNIT
 from s4q.least_squares import Moments, gram_of
 from s4q.linear_q import LinearQ
 from s4q.memo import Memo
@@ -82,8 +83,8 @@ class FeatureLens:
         if self._checked:
             return vectors, blocks
         norms = xp.vecdot(vectors, vectors)
-        if not bool(xp.max(norms) <= (1 + 1e-9) ** 2):  # NaN fails here too
-            row = int(np.argwhere(~(self._arrays.to_numpy(norms) <= (1 + 1e-9) ** 2))[0, 0])
+        if not bool(xp.max(norms) <= UNIT**2):  # NaN fails here too
+            row = int(np.argwhere(~(self._arrays.to_numpy(norms) <= UNIT**2))[0, 0])
             worst = float(self._arrays.to_numpy(norms)[row].max()) ** 0.5
             raise ValueError(
                 f"features must have norm at most 1, but at level {h}, state {states[row]!r} the norm is {worst:.6g}; "

@@ -12,7 +12,6 @@ from s4q.requests import FeatureMap, Spec
 from s4q.spec import require_map
 
 _MOST_REMEMBERED = 2**16
-_NORM_SLACK = 1e-9
 
 
 @final
@@ -132,9 +131,9 @@ class Eyes:
 
     def _check(self, vectors: Array, blocks: IntArray, place: Place) -> None:
         norms_sq = np.vecdot(vectors, vectors)
-        if not norms_sq.max() <= (1 + _NORM_SLACK) ** 2:  # NaN fails here too
+        if not norms_sq.max() <= UNIT**2:  # NaN fails here too
             norms = np.sqrt(norms_sq)
-            step, action = (int(x) for x in np.argwhere(~(norms <= 1 + _NORM_SLACK))[0])
+            step, action = (int(x) for x in np.argwhere(~(norms <= UNIT))[0])
             raise place.fault(
                 step,
                 f"the features of action {action} have norm {norms[step, action]:.6g}, above 1",

@@ -69,7 +69,10 @@ class Rollout:
     def steps(
         self, rng: Any, groups: list[Group], last: int, look_after: bool, sample_from: int = 0
     ) -> Iterator[LevelStep]:
-        """Up to `last` steps of each episode. look_after: is the sight after the last step needed?"""
+        """Up to `last` steps of each episode. look_after: is the sight after the last step needed?
+
+        sample_from: the first level whose sample is wanted.
+        """
         xp, lens = self._arrays.xp, self._lens
         n = groups[-1].end
         rows, states = xp.arange(n), self._env.start(n, rng)
