@@ -32,6 +32,11 @@ def explain(c: Constants) -> str:
         ("ridge", _range(c.ridge(1, 1)), yours if c.fixed_ridge is not None else sources["ridge"]),
         ("trigger", f"{first:.4g}{growth}", yours if c.fixed_trigger is not None else sources["trigger"]),
         ("bonus width", _first_widths(c), yours if c.fixed_width is not None else sources["width"]),
+        (
+            "radius",
+            _radius(c),
+            "none: fits are not projected" if c.preset == "practical" else _RADIUS[spec.radius_from],
+        ),
         ("bonus from", c.bonus_from, _BONUS_FROM[c.bonus_from]),
         ("replay", f"c = {c.c_replay:g}, {c.epochs}", "S3Q plays c H m episodes, m the trajectories not in the cache"),
         (
@@ -67,7 +72,8 @@ def guarantee(c: Constants) -> str:
     if broken is not None:
         return f"void: {broken}"
     if c.preset == "realisable":
-        return "optimism, when the features are exact"
+        radius = "" if c.spec.radius_from == "computed" else " and the radius holds the parameters of all targets"
+        return f"optimism, when the features are exact{radius}"
     return "Theorem 1" if c.fixed_trigger is None else "optimism; not Theorem 1, whose trigger was replaced"
 
 
@@ -96,7 +102,7 @@ _SOURCES = {
     for name, theory in (("paper", PAPER), ("tight", TIGHT))
 } | {
     "realisable": {
-        "ridge": "any; 1",
+        "ridge": "any; (s / B)^2, so that the bias B sqrt(ridge) is s",
         "trigger": "any; d, which about doubles the data from phase to phase",
         "width": "s sqrt(k_e + 2 sqrt(k_e t) + 2 t) + B sqrt(ridge) per block, t = log(8 n_blocks H p^2 / delta)"
         "; pooled s sqrt(2 t + log det) + B sqrt(ridge)",
@@ -107,6 +113,11 @@ _SOURCES = {
         "is full",
         "width": "v sqrt(ridge) plus standard errors: the spread of the targets, from the data",
     },
+}
+_RADIUS = {
+    "computed": "computed from the exact tables: it holds the parameters of all targets",
+    "declared": "your number; the proof assumes that it bounds the parameters of all targets",
+    "default": "assumed: sqrt(length) times the largest target; features of norm below 1 or nearly collinear need more",
 }
 _BONUS_FROM = {
     "previous": "covariance of the phase before (the paper)",
@@ -148,6 +159,10 @@ def _first_widths(c: Constants) -> str:
         return f"{1.0 if c.fixed_width is None else _range(c.fixed_width)} standard error"
     ridge, nothing = c.ridge(1, 1), np.zeros(c.spec.gram_shape)
     return _range(np.array([c.width(h, 1, 1, nothing, float(ridge[h]))[0] for h in range(c.spec.horizon)]))
+
+
+def _radius(c: Constants) -> str:
+    return "no ball" if c.preset == "practical" else _range(c.radius())
 
 
 def _least(holds: Callable[[int], bool]) -> int:

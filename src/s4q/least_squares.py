@@ -198,8 +198,12 @@ def ridge_fit(moments: Moments, ridge: float) -> Array:
 
 
 def constrained_fit(moments: Moments, ridge: float, radius: float | Array) -> Array:
-    """argmin over the ball of the ridge loss of all samples: what Algorithm 3 returns, (n_blocks, k)."""
-    require_positive("radius", float(np.min(radius)), "the radius of a ball")
+    """argmin over the ball of the ridge loss of all samples: what Algorithm 3 returns, (n_blocks, k).
+
+    radius: of one ball, or (n_blocks,) for a ball per block; infinite for none.
+    """
+    if not np.min(radius) > 0:
+        raise ValueError(f"radius is the radius of a ball, so it must be positive (infinite for none); got {radius}")
     return _projected(ridge_fit(moments, ridge), moments.factors, ridge, np.asarray(radius))
 
 

@@ -77,8 +77,11 @@ class Constants:
         """lambda_p, (H,): never falls from one phase to the next."""
         if self.fixed_ridge is not None:
             return self.fixed_ridge
-        if self.theory is None:
-            return np.full(self.spec.horizon, 1e-6 if self.preset == "practical" else 1.0)
+        if self.preset == "practical":
+            return np.full(self.spec.horizon, 1e-6)
+        if self.theory is None:  # the bias B sqrt(ridge) is then as large as half the range of a target
+            levels = range(self.spec.horizon)
+            return np.array([(self._half_range(h) / self.spec.block_radius[h]) ** 2 for h in levels])
         n = self._n(n_total)
         spread = log(64 * self.spec.dim * self.spec.horizon * phase**2 / self.delta) + 2 * log(n)
         return np.full(self.spec.horizon, self.theory.ridge * spread * self._shortfall())
@@ -95,9 +98,14 @@ class Constants:
         return (first, 2 * self.theory.trigger)
 
     def radius(self) -> Array:
-        """The balls: one a level for the whole parameter, (H,), or with `realisable` one per block, (H, n_blocks)."""
+        """The balls: one a level for the whole parameter, (H,), or with `realisable` one per block, (H, n_blocks).
+
+        `practical` has none: a ball that is too small would spoil its fits, and no proof of it needs one.
+        """
         if self.theory is not None:
             return np.array(self.spec.radius)
+        if self.preset == "practical":
+            return np.full(self.spec.horizon, np.inf)
         return np.repeat(np.array(self.spec.block_radius)[:, None], self.spec.n_blocks, axis=1)
 
     def bonus(self, level: int, phase: int, n_total: int, moments: Moments, ridge: float) -> LevelBonus:
@@ -120,7 +128,7 @@ class Constants:
             return short * radius(
                 gram,
                 ridge=ridge,
-                half_range=self._largest_target(level) / 2 if self.spec.well_specified else self._largest_target(level),
+                half_range=self._half_range(level),
                 ball=self.spec.block_radius[level],
                 log_inverse_delta=log(self.spec.n_blocks / self.delta_fit(phase)),
             )
@@ -185,6 +193,11 @@ class Constants:
         if spec.well_specified or level + 1 == spec.horizon:
             return 2 * spec.half_range(level)
         return spec.reward_max - spec.reward_min + max(spec.value_bound[level + 1], spec.radius[level + 1])
+
+    def _half_range(self, level: int) -> float:
+        """s_h: half the range of a target. Without a clip at 0 targets may be negative: the range is twice as long."""
+        largest = self._largest_target(level)
+        return largest / 2 if self.spec.well_specified else largest
 
     def _n(self, n_total: int) -> int:
         """The number of trajectories the logarithms are made for: those so far, or the user's if more."""

@@ -24,6 +24,8 @@ from s4q.state import Reader, State
 
 MOST_STEPS = 4 * 10**18  # of one run: counts are int64, which holds twice as many
 
+ROUNDING = 1e-9  # the share of a threshold by which a sum may fall short of it and still count as having reached it
+
 __all__ = [
     "MOST_STEPS",
     "Answer",
@@ -117,8 +119,12 @@ class Explore:
         return zeros if self.progress is None else self.progress
 
     def level(self, n_episodes: int) -> float:
-        """The threshold after `n_episodes` of the phase (earlier parts included)."""
-        return self.threshold[0] + self.threshold[1] * log(max(n_episodes, 1))
+        """The threshold after `n_episodes` of the phase (earlier parts included), less what rounding may cost a sum.
+
+        With one-hot features sums often meet the threshold exactly. Without the allowance, rounding would decide
+        whether they reach it, and the same problem with scaled features would take another course.
+        """
+        return (self.threshold[0] + self.threshold[1] * log(max(n_episodes, 1))) * (1 - ROUNDING)
 
     def crossed(self, progress: ArrayLike, n_episodes: int) -> bool:
         """Has some level reached the threshold, `n_episodes` (earlier parts included) into the phase?"""

@@ -40,7 +40,8 @@ class S3Q:
     problem: a Spec, or anything with `.spec`. controller: a Policy, or a Mixture drawn once per episode.
     bonus: None for the plain fit, else a FixedBonus or any BonusRule; targets are then clipped above at the value
     bound (and below at 0 if the problem is well specified). ridge: one number or one per level. radius of the ball:
-    the problem's unless given, as one number, one per level (H,), or one per level and block (H, n_blocks).
+    the problem's unless given, as one number, one per level (H,), or one per level and block (H, n_blocks); infinite
+    for no ball.
     epoch_size: None for epochs of 2, 4, 8, ... episodes a level, for as long as asked; a number for a single epoch of
     that size.
 
@@ -222,7 +223,7 @@ class S3Q:
         """From a checkpoint."""
         spec = reader.one("spec", Spec)
         per_block = reader.flag("ball_per_block")
-        balls = reader.floats("radius", (spec.horizon, spec.n_blocks if per_block else 1))
+        balls = reader.floats("radius", (spec.horizon, spec.n_blocks if per_block else 1), finite=False)
         learner = cls.__new__(cls)
         learner._set_up(
             spec,

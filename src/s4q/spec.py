@@ -6,7 +6,7 @@ earns 0 a step from then on, which the shift turns into a known constant: `ended
 """
 
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Literal, Protocol, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,9 @@ class HasSpec(Protocol):
     def spec(self) -> "Spec": ...
 
 
+RadiusFrom = Literal["computed", "declared", "default"]
+
+
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spec:
@@ -52,6 +55,7 @@ class Spec:
     value_bound: tuple[float, ...]  # v_h: bounds Q*_h on reachable pairs, shifted units
     radius: tuple[float, ...]  # B_h of the parameter ball
     block_radius: tuple[float, ...]  # the same for the part of the parameter that stands in one block
+    radius_from: RadiusFrom  # computed from exact tables, declared by the user, or the default assumption
     stationary: bool  # dynamics, rewards and features are the same at every level
     well_specified: bool  # the features are exact: transfer error 0
 
@@ -65,6 +69,8 @@ class Spec:
         require_finite("reward range", np.array([self.reward_min, self.reward_max]))
         if self.reward_min > self.reward_max:
             raise ValueError(f"reward_min must not exceed reward_max; got {self.reward_min} > {self.reward_max}")
+        if self.radius_from not in get_args(RadiusFrom):
+            raise ValueError(f"radius_from must be one of {', '.join(get_args(RadiusFrom))}; got {self.radius_from!r}")
         for name, values in (
             ("value_bound", self.value_bound),
             ("radius", self.radius),
@@ -91,9 +97,10 @@ class Spec:
         """The Spec of a feature map, a horizon and a declared reward range (never guessed from data).
 
         `value_bound` bounds the return from any step on, in the user's units: one number (1 when an episode pays
-        once) or one per level. Default: the largest reward at every step left. `radius` defaults to sqrt(d) v_h, of a
-        block sqrt(k) v_h. `may_end` says whether episodes may end before the horizon; the reward range must then
-        leave room for the 0 that follows.
+        once) or one per level. Default: the largest reward at every step left. `radius` bounds the norm of the true
+        parameter of every regression target. Its default, sqrt(d) times the largest target (of a block sqrt(k)
+        times), is an assumption: features shorter than 1 or nearly collinear may need more. `may_end` says whether
+        episodes may end before the horizon; the reward range must then leave room for the 0 that follows.
         """
         require_map(features)
         require_count("horizon", horizon, "the number of steps of an episode")
@@ -101,7 +108,9 @@ class Spec:
         shifted = _shifted_bound(horizon, low, high, value_bound, may_end)
         dim = features.n_blocks * features.block_dim
         if radius is None:
-            balls, small = np.sqrt(dim) * shifted, np.sqrt(features.block_dim) * shifted
+            largest_target = high - low + np.append(shifted[1:], 0.0)
+            largest_target = np.where(largest_target > 0, largest_target, shifted)  # one constant reward
+            balls, small = np.sqrt(dim) * largest_target, np.sqrt(features.block_dim) * largest_target
         else:
             balls = small = per_level("radius", radius, horizon)  # bounds the whole parameter, so each block too
         return cls(
@@ -114,6 +123,7 @@ class Spec:
             value_bound=tuple(shifted.tolist()),
             radius=tuple(balls.tolist()),
             block_radius=tuple(small.tolist()),
+            radius_from="default" if radius is None else "declared",
             stationary=stationary,
             well_specified=well_specified,
         )
@@ -158,6 +168,7 @@ class Spec:
             "value_bound": [float(v) for v in self.value_bound],
             "radius": [float(v) for v in self.radius],
             "block_radius": [float(v) for v in self.block_radius],
+            "radius_from": self.radius_from,
             "stationary": bool(self.stationary),
             "well_specified": bool(self.well_specified),
         }
@@ -175,6 +186,7 @@ class Spec:
             value_bound=reader.numbers("value_bound"),
             radius=reader.numbers("radius"),
             block_radius=reader.numbers("block_radius"),
+            radius_from=reader.text("radius_from"),  # type: ignore[arg-type]  # checked there
             stationary=reader.flag("stationary"),
             well_specified=reader.flag("well_specified"),
         )
@@ -248,9 +260,13 @@ def _shifted_bound(horizon: int, low: float, high: float, bound: ArrayLike | Non
 
 
 def ball_radii(spec: Spec, radius: ArrayLike | None) -> Array:
-    """(H,), one ball a level, or (H, n_blocks), one a block."""
-    array = np.array(spec.radius) if radius is None else finite_array("radius", radius)
-    if array.shape != (spec.horizon, spec.n_blocks):
-        array = per_level("radius", array, spec.horizon)
-    require_positive("radius", float(array.min()), "the radius of a ball")
-    return array
+    """(H,), one ball a level, or (H, n_blocks), one a block; infinite for no ball."""
+    array = np.array(spec.radius if radius is None else radius, dtype=np.float64)
+    if array.shape not in ((), (spec.horizon,), (spec.horizon, spec.n_blocks)):
+        raise ValueError(
+            f"radius must be one number, one per level ({spec.horizon},) or one per level and block "
+            f"({spec.horizon}, {spec.n_blocks}); got shape {array.shape}"
+        )
+    if not (array > 0).all():  # NaN fails here too
+        raise ValueError(f"radius is the radius of a ball, so it must be positive (infinite for none); got {radius!r}")
+    return np.full(spec.horizon, float(array)) if array.ndim == 0 else array

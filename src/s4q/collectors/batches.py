@@ -17,7 +17,7 @@ from s4q.features import TableFeatures
 from s4q.least_squares import Moments
 from s4q.linear_q import LinearQ
 from s4q.problems import FiniteMDP
-from s4q.requests import Explore, FeatureMap, Regress, Regression, Request, Shard, Spec, Transitions, Visits
+from s4q.requests import ROUNDING, Explore, FeatureMap, Regress, Regression, Request, Shard, Spec, Transitions, Visits
 
 BATCH_SIZE = 1024  # episodes; part of what a seed means, so changing it changes every result
 _FIRST_SHARD = 64  # of an Explore, whose shards double: few episodes are played beyond the crossing
@@ -214,7 +214,7 @@ def _first_crossing(request: Explore, shard: Shard, progress: Array) -> int:
     numbers = shard.index + np.arange(1, n + 1)
     limits = request.threshold[0] + request.threshold[1] * np.log(numbers)
     # `crossed` decides; the vectorised logarithm only says where to look.
-    for i in np.flatnonzero(progress.max(axis=1) >= limits * (1 - 1e-12)):
+    for i in np.flatnonzero(progress.max(axis=1) >= limits * (1 - 2 * ROUNDING)):
         if request.crossed(progress[i], int(numbers[i])):
             return int(i) + 1
     return n

@@ -1,6 +1,6 @@
 """FiniteMDP: a problem given by arrays, whose values are known exactly."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, final
 
@@ -14,6 +14,7 @@ from s4q.linear_q import LinearQ
 from s4q.memo import Memo
 from s4q.policies import Mixture, Policy, UniformPolicy, require_policy
 from s4q.problems import planning
+from s4q.problems.needed_radius import needed_radius
 from s4q.requests import FeatureMap, Spec
 
 RewardNoise = Literal["bernoulli", "none"]
@@ -39,7 +40,9 @@ class FiniteMDP:
     mean.
     value_bound: a bound on the return from any step on, one number or one per level; default: reward_max at every
     step left.
-    radius: of the parameter ball, one number or one per level; default sqrt(d) times the value bound.
+    radius: of the parameter ball, one number or one per level. Default: where the features are exact, the radius that
+    the true parameters of all targets need, computed from the tables; else sqrt(d) times the largest target. A radius
+    that is smaller than exact features need is refused.
     terminal: (S,) bool; an episode that enters such a state is over and earns 0 from then on. Such a state must be
     absorbing with reward 0, have features 0 (one-hot features see to it) and not be a start state.
     well_specified: are the features exact (transfer error 0)? None: yes for one-hot features, else no.
@@ -92,6 +95,8 @@ class FiniteMDP:
             may_end=bool(self.terminal.any()),
         )
         self._check_value_bound()
+        if self.spec.well_specified:
+            self.spec = self._with_needed_radius()
         self._tables: Memo[Policy, Array] = Memo(self._table_of, size=max(8, 2**26 // self.rewards.size // 8))
 
     @property
@@ -242,6 +247,30 @@ class FiniteMDP:
                 raise ValueError(
                     f"value_bound is {best:.6g} at level {h}, but Q* reaches {true:.6g} there; declare at least that"
                 )
+
+    def _with_needed_radius(self) -> Spec:
+        """The Spec with the radius that exact features need, or with a declared one that is large enough."""
+        spec = self.spec
+        needed = needed_radius(self.transitions, self.rewards, self.terminal, self.reachable, self.features, spec)
+        if spec.radius_from == "declared":
+            for h, (declared, attained) in enumerate(zip(spec.radius, needed.attained.tolist(), strict=True)):
+                if declared < attained * (1 - 1e-9):
+                    raise ValueError(
+                        f"radius is {declared:.6g} at level {h}, but the parameter of a target reaches norm "
+                        f"{attained:.6g} there; declare at least that, or leave radius out to have it computed"
+                    )
+            return spec
+        # Never smaller than the largest target along the longest feature needs: that a level happens to pay little
+        # is not known before it is played.
+        longest = np.linalg.norm(self.features.vectors, axis=-1).max(axis=(1, 2))
+        least = 2 * np.array([spec.half_range(h) for h in range(self.horizon)]) / np.where(longest > 0, longest, 1.0)
+        least = np.where(least > 0, least, 1.0)  # one constant reward
+        return replace(
+            spec,
+            radius=tuple(np.maximum(needed.whole, least).tolist()),
+            block_radius=tuple(np.maximum(needed.block, least).tolist()),
+            radius_from="computed",
+        )
 
 
 def _checked_transitions(transitions: ArrayLike, horizon: int | None) -> Array:

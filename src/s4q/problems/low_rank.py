@@ -19,13 +19,6 @@ class LinearModel:
     mu: Array  # (H, d, S): each row a distribution
     theta: Array  # (H, d), in [0, 1/H]
 
-    @property
-    def radius(self) -> Array:
-        """B_h: the largest |theta_h + mu_h V| over V in [0, v_{h+1}]: at V = v_{h+1}, as rows of mu sum to 1."""
-        horizon = len(self.theta)
-        after = np.arange(horizon - 1, -1, -1) / horizon
-        return np.asarray(np.linalg.norm(self.theta + after[:, None], axis=1))
-
 
 def draw_linear_model(n_states: int, n_actions: int, dim: int, horizon: int, rng: np.random.Generator) -> LinearModel:
     require_count("n_actions", n_actions, "the number of actions")
@@ -41,8 +34,7 @@ def low_rank(n_states: int = 20, n_actions: int = 4, dim: int = 5, horizon: int 
     """A random linear MDP: transitions and rewards of every level are exactly linear in features on the simplex.
 
     Features, next-state distributions and reward weights are drawn from `seed`, anew at each level. Rewards are
-    Bernoulli, 1/H or 0, so an episode pays at most 1: the value bound is (H - h)/H. The radius of the parameter ball
-    is exact.
+    Bernoulli, 1/H or 0, so an episode pays at most 1: the value bound is (H - h)/H.
 
     >>> facts = low_rank().facts()
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
@@ -58,7 +50,6 @@ def low_rank(n_states: int = 20, n_actions: int = 4, dim: int = 5, horizon: int 
         start=rng.dirichlet(np.ones(n_states)),
         features=model.phi,
         reward_max=1.0 / horizon,
-        radius=model.radius,
         well_specified=True,
     )
 
@@ -92,6 +83,5 @@ def bellman_closed(
         start=rng.dirichlet(np.ones(n_states)),
         features=phi,
         reward_max=1.0 / horizon,
-        radius=model.radius,
         well_specified=True,
     )

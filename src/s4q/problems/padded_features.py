@@ -21,7 +21,7 @@ def padded_features(
 
     The padding is useless but harmless: rewards and moves are exactly linear without it, so the features are exact.
     Its share of the information gain is at most log(1 + size^2 n / ridge) a direction. Value bound and noise as in
-    `low_rank`; the radius is exact.
+    `low_rank`.
 
     >>> mdp = padded_features()
     >>> mdp.dim
@@ -47,6 +47,5 @@ def padded_features(
         start=start,
         features=np.concatenate([shrink * model.phi, useless], axis=-1),
         reward_max=1.0 / horizon,
-        radius=model.radius / shrink,
         well_specified=True,
     )

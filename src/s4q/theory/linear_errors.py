@@ -7,6 +7,7 @@ import numpy as np
 
 from s4q.blocks import Array
 from s4q.problems import FiniteMDP
+from s4q.problems.needed_radius import largest_norm
 from s4q.theory.population_fit import population_fit
 
 
@@ -42,26 +43,8 @@ class LevelErrors:
         return np.maximum(self.highest(low, high), -self.lowest(low, high))
 
     def largest_norm(self, low: float, high: float) -> tuple[float, float]:
-        """A lower and an upper bound on the largest |theta| over the box.
-
-        Above: each coordinate at its own worst value. Below: a local search that moves V' to the corner that is best
-        for the present theta. They agree when one corner is worst for all coordinates, as with features on the simplex.
-        """
-        centre, half = (high + low) / 2, (high - low) / 2
-        middle = self.theta_base + self.theta_slope @ np.full(self.theta_slope.shape[1], centre)
-        above = float(np.linalg.norm(np.abs(middle) + half * np.abs(self.theta_slope).sum(axis=1)))
-        below = 0.0
-        for signs in (1.0, -1.0):
-            corner = np.full(self.theta_slope.shape[1], signs)
-            size = -1.0
-            while True:
-                theta = middle + half * self.theta_slope @ corner
-                if np.linalg.norm(theta) <= size * (1 + 1e-12):
-                    break
-                size = float(np.linalg.norm(theta))
-                corner = np.where(self.theta_slope.T @ theta >= 0, 1.0, -1.0)
-            below = max(below, size)
-        return below, above
+        """A lower and an upper bound on the largest |theta| over the box."""
+        return largest_norm(self.theta_base, self.theta_slope, low, high)
 
 
 def linear_errors(mdp: FiniteMDP, occupancies: Array, h: int) -> LevelErrors:

@@ -14,6 +14,7 @@ from s4q.checks import finite_array, require_count, require_shape
 from s4q.linear_q import LinearQ
 from s4q.policies import Mixture, Policy
 from s4q.problems import FiniteMDP
+from s4q.problems.needed_radius import feature_classes
 from s4q.theory.linear_errors import LevelErrors, linear_errors, next_bound
 from s4q.theory.population_fit import population_fit
 
@@ -192,11 +193,8 @@ def _merged(mdp: FiniteMDP, h: int, slope: Array) -> Array:
     """Slopes (..., S) summed over next states whose actions have the same features: no linear V' tells them apart."""
     if h + 1 == mdp.horizon:
         return slope
-    phi = mdp.features.level(h + 1)
-    rows = np.concatenate([phi.blocks[..., None], phi.vectors], axis=-1)
-    names: dict[bytes, int] = {}
-    groups = [names.setdefault(np.unique(row, axis=0).tobytes(), len(names)) for row in rows]
-    return np.asarray(slope @ np.eye(len(names))[groups])
+    groups = feature_classes(mdp.features, h + 1, np.ones(mdp.n_states, dtype=np.bool_))
+    return np.asarray(slope @ np.eye(groups.max() + 1)[groups])
 
 
 def _search_closure(mdp: FiniteMDP, h: int, seen: LevelErrors, rng: np.random.Generator) -> float:
