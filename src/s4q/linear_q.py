@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from s4q.blocks import Array, IntArray, Phi, States
 from s4q.checks import finite_array, require_shape
-from s4q.optimism import QLevel, optimistic
+from s4q.optimism import QLevel, best_actions, optimistic
 from s4q.state import Reader, State
 
 
@@ -197,8 +197,8 @@ class LinearQ:
         return self.clipped(h, self.optimistic(h, phi, norm_sq).max(axis=1))
 
     def greedy(self, h: int, phi: Phi) -> IntArray:
-        """Best action per state, (n,), by the unclipped value (clipping makes ties); exact ties go to the lowest."""
-        return np.asarray(self.optimistic(h, phi).argmax(axis=1))  # [Alg2:GreedyPolicy]
+        """Best action per state, (n,), by the unclipped value (clipping makes ties); ties go to the lowest."""
+        return np.asarray(best_actions(np, self.optimistic(h, phi))[0])  # [Alg2:GreedyPolicy]
 
     def probabilities(self, h: int, states: States, phi: Phi) -> Array:
         """The greedy policy as probabilities, (n, n_actions); reads only the features."""

@@ -14,7 +14,7 @@ from s4q.collectors.dice import EpisodeDice
 from s4q.collectors.draws import cumulative
 from s4q.collectors.looks import Look
 from s4q.linear_q import LinearQ
-from s4q.optimism import QLevel
+from s4q.optimism import TIE, QLevel
 from s4q.policies import Policy
 
 Actor = Callable[[int, Any, Look, EpisodeDice], int]
@@ -50,7 +50,9 @@ class GreedyActor:
             if action is not None:
                 return action
         values = self.values(h, look)
-        action = values.index(max(values))  # exact ties go to the lowest
+        best = max(values)  # `optimism.best_actions` of one state
+        least = best - TIE * abs(best)
+        action = next(a for a, value in enumerate(values) if value >= least)
         if look.key is not None:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
