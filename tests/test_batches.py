@@ -317,9 +317,9 @@ class Strict(NumpyArrays):
 
 class _Standard:
     ALLOWED = (
-        *("all", "any", "arange", "argmax", "clip", "concat", "full", "matmul", "max", "min", "nonzero"),
+        *("abs", "all", "any", "arange", "argmax", "clip", "concat", "full", "matmul", "max", "min", "nonzero"),
         *("permute_dims", "reshape", "searchsorted", "sqrt", "stack", "sum", "take", "unique_values", "vecdot"),
-        *("zeros", "zeros_like"),
+        *("astype", "int8", "zeros", "zeros_like"),
     )
 
     def __getattr__(self, name: str) -> Any:

@@ -61,15 +61,15 @@ def test_realisable_numbers() -> None:
     assert c.width(2, 2, 10**6, full, 1.0)[0] == pytest.approx(expected, rel=1e-9)
     assert c.width(2, 2, 10**6, NOTHING, 1.0)[0] == pytest.approx(0.5 * sqrt(2 * t) + 1.0, rel=1e-9)
     assert c.threshold(7) == (10.0, 0.0)
-    assert c.ridge(9, 10**9).tolist() == [1.0, 1.0, 1.0]
+    assert c.ridge(9, 10**9).tolist() == [1.0, 1.0, 0.25]  # (s/B)^2; targets of the last level have half the range
     assert (c.epochs, c.c_replay, c.bonus_from) == ("single", 1.0, "own")
 
 
 def test_radius_per_block() -> None:
-    """sqrt(k) v_h by default; a radius declared for the whole parameter bounds every block."""
+    """Of one-hot features the largest target: 1 + v, and 1 at the last level."""
     mdp = s4q.problems.chain()
     c = constants(mdp.spec, "realisable")
-    np.testing.assert_allclose(c.radius(), np.ones((10, 20)))
+    np.testing.assert_allclose(c.radius(), np.repeat([2.0] * 9 + [1.0], 20).reshape(10, 20))
     exact = constants(s4q.problems.low_rank().spec, "realisable")
     np.testing.assert_allclose(exact.radius()[:, 0], s4q.problems.low_rank().spec.radius)
     assert constants(mdp.spec, "paper").radius().shape == (10,)
@@ -244,7 +244,7 @@ def test_what_is_guaranteed_follows_the_constants() -> None:
 
 def test_the_first_phase_of_pooled_steps() -> None:
     mdp = s4q.problems.river_swim(6, horizon=12)
-    for pool, episodes in ((True, 1), (False, 12)):
+    for pool, episodes in ((True, 1), (False, 3)):
         c = constants(mdp.spec, "realisable", pool=pool)
         assert first_phase(c) == episodes
         run = s4q.run(

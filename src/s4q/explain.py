@@ -116,7 +116,7 @@ _SOURCES = {
 }
 _RADIUS = {
     "computed": "computed from the exact tables: it holds the parameters of all targets",
-    "declared": "your number; the proof assumes that it bounds the parameters of all targets",
+    "declared": "declared by you: the proof assumes that it bounds the parameters of all targets",
     "default": "assumed: sqrt(length) times the largest target; features of norm below 1 or nearly collinear need more",
 }
 _BONUS_FROM = {

@@ -55,7 +55,7 @@ class Spec:
     value_bound: tuple[float, ...]  # v_h: bounds Q*_h on reachable pairs, shifted units
     radius: tuple[float, ...]  # B_h of the parameter ball
     block_radius: tuple[float, ...]  # the same for the part of the parameter that stands in one block
-    radius_from: RadiusFrom  # computed from exact tables, declared by the user, or the default assumption
+    radius_from: RadiusFrom = "declared"  # computed from exact tables, declared by the user, or the default assumption
     stationary: bool  # dynamics, rewards and features are the same at every level
     well_specified: bool  # the features are exact: transfer error 0
 

@@ -49,8 +49,8 @@ def best_on_policy_fit(
 
     >>> from s4q.policies import UniformPolicy
     >>> from s4q.problems import chain
-    >>> best_on_policy_fit(chain(2, 3), UniformPolicy(2), 1, [0.0, 2.0]).ravel().round(3).tolist()
-    [0.005, 1.9, 0.0, 3.0]
+    >>> best_on_policy_fit(chain(2, 3), UniformPolicy(2), 1, [0.0, 1.0]).ravel().round(3).tolist()
+    [0.005, 0.95, 0.0, 2.0]
     """
     ball = np.asarray(mdp.spec.radius[h] if radius is None else radius, dtype=np.float64)
     fit = population_fit(mdp, mdp.occupancies(controller), h)
