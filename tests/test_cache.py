@@ -143,7 +143,8 @@ def test_unbounded_cache_fits_all_data_with_the_newest_targets() -> None:
     del held
     for level in range(3):
         moments = before.cache.moments(level, q)
-        theta = np.linalg.solve(moments.gram[0] + np.eye(3), moments.moment[0])
+        ridge = ((1 / 3 + (2 - level) / 3) / 2 / mdp.spec.radius[level]) ** 2
+        theta = np.linalg.solve(moments.gram[0] + ridge * np.eye(3), moments.moment[0])
         if np.linalg.norm(theta) <= mdp.spec.radius[level]:
             np.testing.assert_allclose(q.theta[level, 0], theta, atol=1e-8)
 
