@@ -131,7 +131,10 @@ def test_the_first_phase_needs_no_s3q_and_is_greedy_for_the_bonus() -> None:
     request = learner.ask(10**6)
     assert isinstance(request, Explore)
     assert request.max_episodes == 10**6
-    np.testing.assert_array_equal(request.whitener, np.broadcast_to(np.eye(3), (3, 1, 3, 3)))  # ridge 1, no data
+    spec = mdp.spec
+    after = [*spec.value_bound[1:], 0.0]
+    roots = [(spec.reward_max + after[h]) / 2 / spec.block_radius[h] for h in range(3)]  # of the ridge (s/B)^2
+    np.testing.assert_allclose(request.whitener, [np.eye(3)[None] / root for root in roots], rtol=1e-12)  # no data
     assert not np.any(learner.q.theta)
     assert len(learner.memory) == 0
 
