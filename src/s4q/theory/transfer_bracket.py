@@ -1,0 +1,390 @@
+"""Brackets of the transfer error of Definitions 1 and 2: suprema that nobody can compute, between two numbers.
+
+Both are the largest |sum_h E_pibar g_h| over all policies pibar, with g_h = phi . theta^{pi, V', h} - T_h V' the error
+of the best fit under a controller pi. Definition 1: one controller, V' = max_a phi . theta' with theta' in the ball.
+Definition 2: every controller and every V' with |V'| <= v. The lower end is attained by a witness that a search found.
+The upper end is a proof, and its name says which. Shifted units, and the selection of `best_on_policy_fit`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.blocks import Array
+from s4q.checks import require_count
+from s4q.policies import Mixture, Policy
+from s4q.problems import FiniteMDP, planning
+from s4q.theory.linear_errors import LevelErrors, linear_errors, next_bound
+from s4q.theory.population_fit import PopulationFit, population_fit
+from s4q.theory.structure import bellman_backup, errors_of_fits, gradient_of_values, merged, radii
+from s4q.theory.transfer_error import upper_of_envelopes
+
+LowerFrom = Literal["search", "exact features"]
+UpperFrom = Literal["exact features", "every pair at its worst", "trivial", "none"]
+Values = Literal["printed", "shifted"]
+
+_ROUNDING = 1e-9  # residuals below this share of the values count as 0
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class TransferWitness:
+    """What attains a lower bound: `transfer_error` of this controller and these values is that number."""
+
+    controller: Array | None  # action probabilities (H, S, A); None: the one that was given
+    theta: Array | None  # of Q', (H, n_blocks, k), row h for level h; None where Q' need not be linear
+    values: Array  # V' as each level sees it, (H, S); the last row is 0
+    comparator: Array  # the policy pibar that meets the error, (H, S, A)
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class TransferBracket:
+    """lower <= transfer error <= upper, and where each end comes from.
+
+    lower_from "search": `witness` attains it. "exact features": it is 0 because the upper end is, and no witness is
+    needed. upper_from "exact features": every backup is linear and its parameter lies in the ball, checked numerically,
+    so the error is 0. "every pair at its worst": each pair meets its own worst V', two dynamic programs. "trivial":
+    only |phi . theta| <= radius |phi| and the range of T_h V' are used. "none": without a ball nothing is known.
+    """
+
+    lower: float
+    upper: float
+    lower_from: LowerFrom
+    upper_from: UpperFrom
+    witness: TransferWitness | None
+
+
+def transfer_error_definition1(
+    mdp: FiniteMDP,
+    controller: Policy | Mixture,
+    *,
+    restarts: int = 10,
+    seed: int = 0,
+    radius: ArrayLike | None = None,
+    target_radius: ArrayLike | None = None,
+    bounded: bool = True,
+) -> TransferBracket:
+    """A bracket of Definition 1: the given controller, all linear Q' with theta' in the ball, all policies.
+
+    In the paper the ball is so small that linear Q' are bounded by 1. Here a ball may allow more than the value bound.
+    So that linear Q' are still among the bounded ones, those that leave |Q'| <= v at a reachable pair are left out.
+
+    Args:
+        mdp: The problem.
+        controller: The policy whose data the fits are made with.
+        restarts: The number of starting points of the search.
+        seed: Of the search.
+        radius: Of the balls that the fits lie in: as in `comparator_errors`, default `spec.radius`.
+        target_radius: Of the ball of theta', one number or one per level (H,); default `spec.radius`.
+        bounded: False keeps all of the ball, values beyond the value bound included.
+
+    >>> import s4q
+    >>> found = transfer_error_definition1(s4q.problems.low_rank(), s4q.UniformPolicy(4))
+    >>> found.lower, found.upper, found.upper_from
+    (0.0, 0.0, 'exact features')
+    """
+    require_count("restarts", restarts, "the number of starting points")
+    balls, reach = radii(mdp, radius), radii(mdp, target_radius)
+    if reach.ndim == 2 or not np.isfinite(reach).all():
+        raise ValueError("target_radius must be finite: one number, or one per level (H,)")
+    limits = np.array(mdp.spec.value_bound) if bounded else np.full(mdp.horizon, np.inf)
+    largest = np.linalg.norm(mdp.features.vectors, axis=-1).max(axis=(1, 2)) * reach
+    bounds = np.append(np.minimum(limits, largest)[1:], 0.0)
+    if _exact(mdp, balls, -bounds, bounds, linear=True):
+        return TransferBracket(0.0, 0.0, "exact features", "exact features", None)
+    occupancies = mdp.occupancies(controller)
+    fits = _Fits(mdp, occupancies, balls, -bounds, bounds)
+    rng, found = np.random.default_rng(np.random.SeedSequence(seed)), None
+    for start in range(restarts):
+        for sign in (1.0, -1.0):
+            near = None if found is None or start % 2 == 0 else found.theta
+            reached = _ascend(fits, sign, _LinearTargets(mdp, reach, limits, rng, near))
+            found = reached if found is None or reached.size > found.size else found
+    assert found is not None
+    alike = [_alike(mdp, h, level) for h, level in enumerate(fits.levels)]
+    upper, trivial = (upper_of_envelopes(mdp, levels, balls, -bounds, bounds) for levels in (alike, None))
+    upper_from: UpperFrom = "none" if np.isinf(upper) else "every pair at its worst" if upper < trivial else "trivial"
+    witness = TransferWitness(None, found.theta, found.values, found.comparator)
+    return TransferBracket(found.size, min(upper, trivial), "search", upper_from, witness)
+
+
+def transfer_error_definition2(
+    mdp: FiniteMDP,
+    *,
+    restarts: int = 4,
+    seed: int = 0,
+    sweeps: int = 3,
+    radius: ArrayLike | None = None,
+    values: Values = "printed",
+) -> TransferBracket:
+    """A bracket of Definition 2: all controllers, all bounded Q', all policies.
+
+    The search starts from the uniform policy, an optimal one and random ones, and moves one action probability of the
+    controller at a time.
+
+    Args:
+        mdp: The problem.
+        restarts: The number of starting controllers.
+        seed: Of the search.
+        sweeps: How often, at most, all action probabilities of a controller are tried; one try is H fits.
+        radius: Of the balls that the fits lie in: as in `comparator_errors`, default `spec.radius`.
+        values: "printed": |Q'| <= v. "shifted": 0 <= Q' <= v, all that a learner with exact features ever fits.
+
+    >>> import s4q
+    >>> found = transfer_error_definition2(s4q.problems.low_rank())
+    >>> found.lower, found.upper, found.upper_from
+    (0.0, 0.0, 'exact features')
+    """
+    require_count("restarts", restarts, "the number of starting controllers")
+    require_count("sweeps", sweeps, "the number of passes over a controller", at_least=0)
+    if values not in ("printed", "shifted"):
+        raise ValueError(f'values must be "printed" or "shifted"; got {values!r}')
+    balls, high = radii(mdp, radius), np.array([next_bound(mdp, h) for h in range(mdp.horizon)])
+    low = -high if values == "printed" else np.zeros(mdp.horizon)
+    if _exact(mdp, balls, low, high, linear=False):
+        return TransferBracket(0.0, 0.0, "exact features", "exact features", None)
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    best: tuple[_Reached, Array] | None = None
+    for start in range(restarts):
+        found = _search_controllers(mdp, _first_controller(mdp, start, rng), balls, low, high, sweeps, rng)
+        best = found if best is None or found[0].size > best[0].size else best
+    assert best is not None
+    reached, controller = best
+    upper = upper_of_envelopes(mdp, None, balls, low, high)
+    witness = TransferWitness(controller, None, reached.values, reached.comparator)
+    return TransferBracket(reached.size, upper, "search", "trivial" if np.isfinite(upper) else "none", witness)
+
+
+class _Reached(NamedTuple):
+    """Where a search stands: the error, V' (H, S), its parameter if it has one, and the policy that meets it."""
+
+    size: float
+    values: Array
+    theta: Array | None
+    comparator: Array
+
+
+class _Fits:
+    """The fits of one controller at all levels: exact errors, and their slopes where no ball binds."""
+
+    def __init__(self, mdp: FiniteMDP, occupancies: Array, balls: Array, low: Array, high: Array) -> None:
+        self.mdp, self.balls, self.low, self.high = mdp, balls, low, high
+        self.fits: list[PopulationFit] = [population_fit(mdp, occupancies, h) for h in range(mdp.horizon)]
+        self.levels = [linear_errors(mdp, occupancies, h) for h in range(mdp.horizon)]
+        limits = zip(self.levels, balls, low, high, strict=True)
+        self.free = [level.never_binds(ball, bottom, top) for level, ball, bottom, top in limits]
+
+    def errors(self, h: int, values: Array) -> Array:
+        """phi . theta - T_h V', (S, A), for V' (S,)."""
+        if self.free[h]:
+            return self.levels[h].at(values)
+        backup = bellman_backup(self.mdp, h, values)
+        theta = self.fits[h].solve(backup.ravel(), self.balls[h])
+        found = self.fits[h].predict(theta[:, :, None]).reshape(backup.shape) - backup
+        found[self.mdp.terminal] = 0.0
+        return np.asarray(found)
+
+    def all_errors(self, values: Array) -> Array:
+        """(H, S, A), for values (H, S)."""
+        return np.stack([self.errors(h, after) for h, after in enumerate(values)])
+
+    def met(self, h: int, meets: Array, many: Array) -> Array:
+        """E g_h under the occupancy meets (S, A), for many V' (m, S): (m,)."""
+        if self.free[h]:
+            level = self.levels[h]
+            return np.asarray((meets * level.base).sum() + many @ self.weights(h, meets))
+        return np.array([(meets * self.errors(h, values)).sum() for values in many])
+
+    def weights(self, h: int, meets: Array) -> Array:
+        """The slope of E g_h in V', (S,), as if no ball bound."""
+        return np.asarray(np.einsum("sa,sat->t", meets, self.levels[h].slope))
+
+
+def _worst_policy(mdp: FiniteMDP, errors: Array, sign: float) -> tuple[float, Array]:
+    """The largest sign * sum_h E errors_h over all policies, and the policy (H, S, A)."""
+    q = planning.optimal_values(mdp.transitions, sign * errors)
+    return float(mdp.start @ q[0].max(axis=-1)), planning.greedy(q)
+
+
+class _LinearTargets:
+    """V'_h = max_a phi_{h+1} . theta', theta' in a ball: random starts, and local steps of a level."""
+
+    def __init__(
+        self, mdp: FiniteMDP, balls: Array, limits: Array, rng: np.random.Generator, near: Array | None
+    ) -> None:
+        self._mdp, self._balls, self._limits, self._rng = mdp, balls, limits, rng
+        self.theta = np.zeros((mdp.horizon, mdp.dim))
+        for h in range(1, mdp.horizon):
+            theta = rng.normal(size=mdp.dim)
+            theta *= balls[h] / max(float(np.linalg.norm(theta)), 1e-300)
+            self.theta[h] = self._inside(h, theta if near is None else near[h].ravel() + 0.3 * theta)[0]
+
+    def values(self) -> Array:
+        """(H, S)"""
+        rows = [self._values(h + 1, self.theta[h + 1][None])[0] for h in range(self._mdp.horizon - 1)]
+        return np.array([*rows, np.zeros(self._mdp.n_states)])
+
+    def improve(self, h: int, score: Callable[[Array], Array], weights: Array) -> None:
+        """Local search of theta' of level h + 1 for the score of V'_h: the linearised maximum, then a compass."""
+        mdp, theta, ball = self._mdp, self.theta[h + 1], self._balls[h + 1]
+        best, step = float(score(self._values(h + 1, theta[None]))[0]), 0.5 * ball
+        shares = 0.5 ** np.arange(7.0)
+        while step > 1e-4 * ball:
+            phi = mdp.features.level(h + 1)
+            q = np.einsum("nak,nak->na", phi.vectors, theta.reshape(mdp.spec.n_blocks, -1)[phi.blocks])
+            slope = gradient_of_values(mdp, h + 1, q.argmax(axis=1), weights).ravel()
+            length = float(np.linalg.norm(slope))
+            there = theta if length == 0 else slope * (ball / length)
+            axes = np.linalg.qr(self._rng.normal(size=(mdp.dim, mdp.dim)))[0] * step
+            tried = np.concatenate([theta + shares[:, None] * (there - theta), theta + axes, theta - axes])
+            tried = self._inside(h + 1, tried)
+            scores = score(self._values(h + 1, tried))
+            place = int(scores.argmax())
+            if scores[place] > best + 1e-12 * (1.0 + abs(best)):
+                theta, best = tried[place], float(scores[place])
+            else:
+                step /= 2
+        self.theta[h + 1] = theta
+
+    def _values(self, h: int, many: Array) -> Array:
+        """max_a phi_h . theta for many theta (m, d): (m, S)."""
+        return np.asarray(self._q(h, many).max(axis=-1))
+
+    def _q(self, h: int, many: Array) -> Array:
+        """phi_h . theta for many theta (m, d): (m, S, A)."""
+        phi = self._mdp.features.level(h)
+        shaped = many.reshape(len(many), self._mdp.spec.n_blocks, -1)
+        return np.asarray(np.einsum("nak,mnak->mna", phi.vectors, shaped[:, phi.blocks]))
+
+    def _inside(self, h: int, many: Array) -> Array:
+        """The same parameters (m, d), shortened where they leave the ball or their values the limit."""
+        rows = np.atleast_2d(many)
+        norms = np.linalg.norm(rows, axis=1)
+        sizes = np.abs(self._q(h, rows)[:, self._mdp.reachable[h]]).max(axis=(1, 2), initial=0.0)
+        share = np.minimum(self._balls[h] / np.maximum(norms, 1e-300), self._limits[h] / np.maximum(sizes, 1e-300))
+        return np.asarray(rows * np.minimum(1.0, share)[:, None])
+
+
+class _AllTargets:
+    """Every V'_h in [low_h, high_h]: random corners, and steps of a level to better corners and points."""
+
+    def __init__(self, fits: _Fits, rng: np.random.Generator, start: Array | None = None) -> None:
+        self._fits, self.theta = fits, None
+        shape = (fits.mdp.horizon, fits.mdp.n_states)
+        corners = np.where(rng.random(shape) < 0.5, fits.low[:, None], fits.high[:, None])
+        self._values = corners if start is None else start.copy()
+
+    def values(self) -> Array:
+        """(H, S)"""
+        return self._values.copy()
+
+    def improve(self, h: int, score: Callable[[Array], Array], weights: Array) -> None:
+        """The best corner where errors are linear in V'; where a ball binds, also points on the way and coordinates."""
+        low, high, now = self._fits.low[h], self._fits.high[h], self._values[h]
+        corner = np.where(weights >= 0, high, low)
+        if self._fits.free[h]:
+            self._values[h] = corner
+            return
+        best = float(score(now[None])[0])
+        tried = now + np.array([1.0, 0.75, 0.5, 0.25])[:, None] * (corner - now)
+        for state in range(-1, len(now)):
+            if state >= 0:
+                tried = np.repeat(now[None], 5, axis=0)
+                tried[:, state] = np.linspace(low, high, 5)
+            scores = score(tried)
+            place = int(scores.argmax())
+            if scores[place] > best + 1e-12 * (1.0 + abs(best)):
+                now, best = tried[place], float(scores[place])
+        self._values[h] = now
+
+
+def _ascend(fits: _Fits, sign: float, targets: _LinearTargets | _AllTargets) -> _Reached:
+    """Alternate between the worst policy, a dynamic program, and better targets level by level, until nothing grows."""
+    mdp, reached = fits.mdp, None
+    while True:
+        values = targets.values()
+        size, comparator = _worst_policy(mdp, fits.all_errors(values), sign)
+        if reached is not None and size <= reached.size + 1e-12 * (1.0 + abs(size)):
+            return reached
+        theta = None if targets.theta is None else targets.theta.reshape(mdp.spec.theta_shape).copy()
+        reached = _Reached(size, values, theta, comparator)
+        meets = planning.occupancies(mdp.transitions, mdp.start, comparator)
+        for h in range(mdp.horizon - 1):
+
+            def score(many: Array, h: int = h, meets: Array = meets) -> Array:
+                return sign * fits.met(h, meets[h], many)
+
+            targets.improve(h, score, sign * fits.weights(h, meets[h]))
+
+
+def _search_controllers(
+    mdp: FiniteMDP, controller: Array, balls: Array, low: Array, high: Array, sweeps: int, rng: np.random.Generator
+) -> tuple[_Reached, Array]:
+    """Alternate between targets and policies for a controller (H, S, A), and moves of the controller for both."""
+
+    def ascended(start: Array | None, sign: float) -> tuple[_Reached, float]:
+        fits = _Fits(mdp, planning.occupancies(mdp.transitions, mdp.start, controller), balls, low, high)
+        return _ascend(fits, sign, _AllTargets(fits, rng, start)), sign
+
+    best, sign = max((ascended(None, way) for way in (1.0, -1.0) for _ in range(2)), key=lambda pair: pair[0].size)
+    for _ in range(sweeps):
+        before = best.size
+        for h, s in np.argwhere(mdp.reachable & ~mdp.terminal):
+            for table in _moves(controller, h, s):
+                occupancies = planning.occupancies(mdp.transitions, mdp.start, table)
+                errors = -errors_of_fits(mdp, occupancies, best.values, balls)
+                if _worst_policy(mdp, errors, sign)[0] > best.size * (1 + 1e-6) + 1e-12:
+                    controller = table
+                    best, sign = ascended(best.values, sign)
+        if best.size == before:
+            break
+    return best, controller
+
+
+def _moves(controller: Array, h: int, s: int) -> list[Array]:
+    """Tables (H, S, A) that put all, or half, of the weight at one state and level on one action."""
+    found = []
+    for chosen in np.eye(controller.shape[-1]):
+        for share in (1.0, 0.5):
+            if (1.0 - controller[h, s] @ chosen) * share > 1e-3:
+                found.append(controller.copy())
+                found[-1][h, s] += share * (chosen - controller[h, s])
+    return found
+
+
+def _first_controller(mdp: FiniteMDP, start: int, rng: np.random.Generator) -> Array:
+    """Where search number `start` begins, (H, S, A)."""
+    if start == 0:
+        return np.full(mdp.rewards.shape, 1.0 / mdp.n_actions)
+    if start == 1:
+        return planning.greedy(mdp.q_star)
+    table = rng.dirichlet(np.full(mdp.n_actions, 0.5), size=mdp.rewards.shape[:2])
+    return planning.greedy(table) if start % 2 == 0 else table
+
+
+def _exact(mdp: FiniteMDP, balls: Array, low: Array, high: Array, *, linear: bool) -> bool:
+    """Is T_h V' linear on reachable pairs with a parameter in the ball, for all V' of the boxes? Up to rounding.
+
+    linear: only V' that the features can tell apart. Then every controller's fit has error 0: the true parameter is an
+    on-policy minimiser, and the selection finds it.
+    """
+    everywhere = np.repeat(mdp.reachable[:, :, None], mdp.n_actions, axis=2).astype(np.float64)
+    for h in range(mdp.horizon):
+        level, here = linear_errors(mdp, everywhere, h), mdp.reachable[h]
+        level = _alike(mdp, h, level) if linear else level
+        seen = LevelErrors(level.base[here], level.slope[here], level.theta_base, level.theta_slope)
+        scale = mdp.spec.reward_max - mdp.spec.reward_min + high[h]
+        if seen.largest(low[h], high[h]).max(initial=0.0) > _ROUNDING * scale:
+            return False
+        if not seen.never_binds(balls[h], low[h], high[h]):
+            return False
+    return True
+
+
+def _alike(mdp: FiniteMDP, h: int, level: LevelErrors) -> LevelErrors:
+    """The same, with one entry of V' for all next states that no linear Q' tells apart."""
+    return LevelErrors(level.base, merged(mdp, h, level.slope), level.theta_base, merged(mdp, h, level.theta_slope))
