@@ -26,6 +26,7 @@ LowerFrom = Literal["search", "exact features"]
 UpperFrom = Literal["exact features", "every pair at its worst", "trivial", "none"]
 Values = Literal["printed", "shifted"]
 
+_AFAR = 64  # points far from the present one that a search looks at
 _ROUNDING = 1e-9  # residuals below this share of the values count as 0
 
 
@@ -102,7 +103,8 @@ def transfer_error_definition1(
     for start in range(restarts):
         for sign in (1.0, -1.0):
             near = None if found is None or start % 2 == 0 else found.theta
-            reached = _ascend(fits, sign, _LinearTargets(mdp, reach, limits, rng, near))
+            meets = _random_occupancies(mdp, rng) if near is None else None
+            reached = _ascend(fits, sign, _LinearTargets(mdp, reach, limits, rng, near), meets)
             found = reached if found is None or reached.size > found.size else found
     assert found is not None
     alike = [_alike(mdp, h, level) for h, level in enumerate(fits.levels)]
@@ -182,10 +184,16 @@ class _Fits:
         """phi . theta - T_h V', (S, A), for V' (S,)."""
         if self.free[h]:
             return self.levels[h].at(values)
-        backup = bellman_backup(self.mdp, h, values)
-        theta = self.fits[h].solve(backup.ravel(), self.balls[h])
-        found = self.fits[h].predict(theta[:, :, None]).reshape(backup.shape) - backup
-        found[self.mdp.terminal] = 0.0
+        return np.asarray(self._many(h, values[None])[0])
+
+    def _many(self, h: int, many: Array) -> Array:
+        """In the ball, for many V' (m, S): (m, S, A)."""
+        mdp = self.mdp
+        after = np.where(mdp.terminal, 0.0, many) @ mdp.transitions[h].reshape(-1, mdp.n_states).T
+        backups = bellman_backup(mdp, h, np.zeros(mdp.n_states)).ravel() + after
+        fit = self.fits[h]
+        found = (fit.predict(fit.solve_many(backups.T, self.balls[h])).T - backups).reshape(-1, *mdp.rewards.shape[1:])
+        found[:, mdp.terminal] = 0.0
         return np.asarray(found)
 
     def all_errors(self, values: Array) -> Array:
@@ -197,7 +205,7 @@ class _Fits:
         if self.free[h]:
             level = self.levels[h]
             return np.asarray((meets * level.base).sum() + many @ self.weights(h, meets))
-        return np.array([(meets * self.errors(h, values)).sum() for values in many])
+        return np.asarray(np.einsum("sa,msa->m", meets, self._many(h, many)))
 
     def weights(self, h: int, meets: Array) -> Array:
         """The slope of E g_h in V', (S,), as if no ball bound."""
@@ -230,8 +238,13 @@ class _LinearTargets:
 
     def improve(self, h: int, score: Callable[[Array], Array], weights: Array) -> None:
         """Local search of theta' of level h + 1 for the score of V'_h: the linearised maximum, then a compass."""
-        mdp, theta, ball = self._mdp, self.theta[h + 1], self._balls[h + 1]
-        best, step = float(score(self._values(h + 1, theta[None]))[0]), 0.5 * ball
+        mdp, ball = self._mdp, self._balls[h + 1]
+        afar = self._rng.normal(size=(_AFAR, mdp.dim))
+        afar *= ball * self._rng.random((_AFAR, 1)) ** 0.2 / np.linalg.norm(afar, axis=1, keepdims=True)
+        tried = np.concatenate([self.theta[h + 1][None], self._inside(h + 1, afar)])
+        scores = score(self._values(h + 1, tried))
+        place = int(scores.argmax())
+        theta, best, step = tried[place], float(scores[place]), 0.5 * ball
         shares = 0.5 ** np.arange(7.0)
         while step > 1e-4 * ball:
             phi = mdp.features.level(h + 1)
@@ -302,9 +315,14 @@ class _AllTargets:
         self._values[h] = now
 
 
-def _ascend(fits: _Fits, sign: float, targets: _LinearTargets | _AllTargets) -> _Reached:
-    """Alternate between the worst policy, a dynamic program, and better targets level by level, until nothing grows."""
+def _ascend(fits: _Fits, sign: float, targets: _LinearTargets | _AllTargets, meets: Array | None = None) -> _Reached:
+    """Alternate between the worst policy, a dynamic program, and better targets level by level, until nothing grows.
+
+    meets: occupancies (H, S, A) that the first targets are made for; None for the first targets as they are.
+    """
     mdp, reached = fits.mdp, None
+    if meets is not None:
+        _improve(fits, sign, targets, meets)
     while True:
         values = targets.values()
         size, comparator = _worst_policy(mdp, fits.all_errors(values), sign)
@@ -312,13 +330,22 @@ def _ascend(fits: _Fits, sign: float, targets: _LinearTargets | _AllTargets) -> 
             return reached
         theta = None if targets.theta is None else targets.theta.reshape(mdp.spec.theta_shape).copy()
         reached = _Reached(size, values, theta, comparator)
-        meets = planning.occupancies(mdp.transitions, mdp.start, comparator)
-        for h in range(mdp.horizon - 1):
+        _improve(fits, sign, targets, planning.occupancies(mdp.transitions, mdp.start, comparator))
 
-            def score(many: Array, h: int = h, meets: Array = meets) -> Array:
-                return sign * fits.met(h, meets[h], many)
 
-            targets.improve(h, score, sign * fits.weights(h, meets[h]))
+def _improve(fits: _Fits, sign: float, targets: _LinearTargets | _AllTargets, meets: Array) -> None:
+    """Better targets of every level for the occupancies (H, S, A) that meet the errors."""
+    for h in range(fits.mdp.horizon - 1):
+
+        def score(many: Array, h: int = h) -> Array:
+            return sign * fits.met(h, meets[h], many)
+
+        targets.improve(h, score, sign * fits.weights(h, meets[h]))
+
+
+def _random_occupancies(mdp: FiniteMDP, rng: np.random.Generator) -> Array:
+    """Those of a random deterministic policy, (H, S, A)."""
+    return planning.occupancies(mdp.transitions, mdp.start, planning.greedy(rng.random(mdp.rewards.shape)))
 
 
 def _search_controllers(
