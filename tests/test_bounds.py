@@ -121,6 +121,27 @@ def test_bounds_scale_with_the_units(preset: PresetName) -> None:
     assert bounds.phases_bound(one, gains) == bounds.phases_bound(hundred, gains)
 
 
+def test_widths_of_the_scale_of_the_paper_are_printed_but_for_the_last_level() -> None:
+    """d = 10, H = 3, 10^6 trajectories, phase 2: a last target has no next value in it, so it is at most 1, not 2."""
+    paper, tight = (constants_of(preset, 10, 3, 1.0) for preset in ("paper", "tight"))
+    nothing, n, t = np.zeros((1, 10, 10)), 10**6, log(8 * 3 * 4 / 0.05)
+
+    def printed(risk: float, wider: float, samples: int, largest: float, ridge: float) -> float:
+        cover = 10 * log(32 * samples * (1 + largest)) + t
+        return wider * sqrt(risk * (1 + largest) ** 2 * cover + 2 + 4 * ridge)
+
+    for h, (largest, shown) in enumerate([(2.0, 523), (2.0, 523), (1.0, 385)]):
+        width = paper.width(h, 2, n, nothing, 6533.0).item()
+        assert width == pytest.approx(printed(64, sqrt(2), 2**20, largest, 6533.0), rel=1e-12)  # the last epoch: 2^20
+        assert round(width) == shown
+    ridge = float(tight.ridge(2, n)[0])
+    assert round(ridge) == 1575
+    for h, (largest, shown) in enumerate([(2.0, 286), (2.0, 286), (1.0, 201)]):
+        width = tight.width(h, 2, n, nothing, ridge).item()
+        assert width == pytest.approx(printed(32, sqrt(4 / 3), n, largest, ridge), rel=1e-12)
+        assert round(width) == shown
+
+
 def test_bounds_grow_with_episodes_and_effective_dimension() -> None:
     constants = constants_of("tight", 4, 3, 2.0)
     gains = np.array([20.0, 15.0, 10.0])
