@@ -20,7 +20,7 @@ from s4q.presets import PresetName
 from s4q.problems import FiniteMDP, low_rank, padded_features
 from s4q.theory import effective_dims
 
-SEEDS = 5
+SEEDS = 3
 EPISODES = 10**6
 PRESETS: tuple[PresetName, ...] = ("realisable", "practical")
 

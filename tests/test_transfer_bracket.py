@@ -180,7 +180,7 @@ def grid_controllers(mdp: FiniteMDP, shares: tuple[float, ...]) -> list[np.ndarr
         (2, 1, 6, 0.7),
     ],
 )
-@pytest.mark.parametrize("values", ["printed", "shifted"])
+@pytest.mark.parametrize("values", ["printed", pytest.param("shifted", marks=pytest.mark.slow)])
 def test_definition_2_against_brute_force(dim: int, horizon: int, seed: int, ball: float | None, values: str) -> None:
     """Every controller of a grid, near-deterministic ones among them, all corners (with a ball also points inside)."""
     mdp = random_mdp(2, 2, dim, horizon, seed=seed)
