@@ -1,9 +1,9 @@
-"""Transfer error: how wrong the best on-policy fits are under other policies (Definitions 1 and 2).
+"""Transfer error of given controllers: how wrong the best on-policy fits are under other policies.
 
 Given a controller pi and next values V', let g_h = phi . theta^{pi, V', h} - T_h V' be the error of the best fit. The
-transfer error is the largest |sum over levels of E_pibar g_h|: signed, in expectation, over policies pibar. Definition
-1 fixes the controller and takes V' = max_a phi . theta'; Definition 2 takes every V' with |V'| <= v and every
-controller. Shifted units, and the selection of `best_on_policy_fit` throughout.
+transfer error is the largest |sum over levels of E_pibar g_h|: signed, in expectation, over policies pibar. Here the
+controller is given or that of a run, and V' is given, that of a run, or any with |V'| <= v. The suprema of Definitions
+1 and 2 are in `transfer_bracket`. Shifted units, and the selection of `best_on_policy_fit` throughout.
 """
 
 from dataclasses import dataclass
