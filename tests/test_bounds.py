@@ -1,5 +1,7 @@
 """Bounds as expressions: against literal formulas, against the size of real learners, and Theorem 2 on runs of S3Q."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from math import ceil, exp, floor, log, log10, sqrt
 
 import numpy as np
@@ -119,6 +121,27 @@ def test_bounds_scale_with_the_units(preset: PresetName) -> None:
     assert bounds.phases_bound(one, gains) == bounds.phases_bound(hundred, gains)
 
 
+def test_widths_of_the_scale_of_the_paper_are_printed_but_for_the_last_level() -> None:
+    """d = 10, H = 3, 10^6 trajectories, phase 2: a last target has no next value in it, so it is at most 1, not 2."""
+    paper, tight = (constants_of(preset, 10, 3, 1.0) for preset in ("paper", "tight"))
+    nothing, n, t = np.zeros((1, 10, 10)), 10**6, log(8 * 3 * 4 / 0.05)
+
+    def printed(risk: float, wider: float, samples: int, largest: float, ridge: float) -> float:
+        cover = 10 * log(32 * samples * (1 + largest)) + t
+        return wider * sqrt(risk * (1 + largest) ** 2 * cover + 2 + 4 * ridge)
+
+    for h, (largest, shown) in enumerate([(2.0, 523), (2.0, 523), (1.0, 385)]):
+        width = paper.width(h, 2, n, nothing, 6533.0).item()
+        assert width == pytest.approx(printed(64, sqrt(2), 2**20, largest, 6533.0), rel=1e-12)  # the last epoch: 2^20
+        assert round(width) == shown
+    ridge = float(tight.ridge(2, n)[0])
+    assert round(ridge) == 1575
+    for h, (largest, shown) in enumerate([(2.0, 286), (2.0, 286), (1.0, 201)]):
+        width = tight.width(h, 2, n, nothing, ridge).item()
+        assert width == pytest.approx(printed(32, sqrt(4 / 3), n, largest, ridge), rel=1e-12)
+        assert round(width) == shown
+
+
 def test_bounds_grow_with_episodes_and_effective_dimension() -> None:
     constants = constants_of("tight", 4, 3, 2.0)
     gains = np.array([20.0, 15.0, 10.0])
@@ -151,6 +174,103 @@ def test_learners_hold_no_more_floats_than_counted(preset: PresetName, mdp: Fini
     assert most[0] <= 1.0
     if mdp.spec.n_blocks == 1:
         assert most[0] > 0.8  # and not many fewer
+
+
+def slope(xs: list[float], ys: list[float]) -> float:
+    return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
+
+
+@pytest.mark.parametrize("preset", ["paper", "tight"])
+def test_worst_case_orders_are_those_of_the_paper(preset: PresetName) -> None:
+    """Regret H^2 d^1.5 sqrt(K) and memory d^3 H^2, up to logarithms, for values and a ball of size 1."""
+    dims, horizons, episodes = [8, 16, 32, 64], [4, 8, 16, 32], [10**14, 10**15, 10**16, 10**17]
+
+    def along(of: Callable[[Constants, int], float], name: str) -> float:
+        if name == "d":
+            return slope(list(map(float, dims)), [of(constants_of(preset, d, 3, 1.0), 10**17) for d in dims])
+        if name == "H":
+            found = [of(constants_of(preset, 10, horizon, 1.0), 10**17) for horizon in horizons]
+            return slope(list(map(float, horizons)), found)
+        return slope(list(map(float, episodes)), [of(constants_of(preset, 10, 3, 1.0), k) for k in episodes])
+
+    regret, floats = bounds.worst_regret, bounds.worst_floats
+    assert along(regret, "d") == pytest.approx(1.5, abs=0.15)
+    assert along(regret, "H") == pytest.approx(2.0, abs=0.1)
+    assert along(regret, "K") == pytest.approx(0.5, abs=0.07)
+    assert along(floats, "d") == pytest.approx(3.0, abs=0.2)
+    assert along(floats, "H") == pytest.approx(2.0, abs=0.1)
+    assert along(floats, "K") < 0.07  # a logarithm
+
+
+@pytest.mark.parametrize("preset", ["paper", "tight"])
+def test_runs_hold_no_more_than_the_worst_case(preset: PresetName) -> None:
+    """The number of phases is not told to the bound: d, H and the number of episodes are."""
+    mdp = s4q.problems.low_rank(5, 2, 3, 3)
+    learner, episodes = s4q.S4Q(mdp, preset), 10**14
+    run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), episodes)
+    most = bounds.worst_floats(learner.constants, episodes)
+    assert run.phases >= 3
+    assert run.bytes / 8 <= most
+    literal = log(1 + episodes / (3 * float(learner.constants.ridge(1, 0)[0]))) * 3 * 3  # H d log(1 + K/(d lambda))
+    share = {"paper": 8, "tight": 3}[preset]
+    phases = floor(1 + literal / log(1 + learner.constants.threshold(1)[0] / share))
+    assert most == (phases + 4) * 3 * (9 + 3 + 3) + 9 * 3 * 9 + 4 * 3 * 3 + 2 * 3
+
+
+@pytest.mark.parametrize("mdp", [s4q.problems.low_rank(5, 2, 3, 3), s4q.problems.chain(3, 3), blocked_mdp()], ids=str)
+def test_s3q_holds_what_theorem_2_counts(mdp: FiniteMDP) -> None:
+    """Exactly so, before, during and after an epoch; and never more than the paper's order d^2 H."""
+    learner = s4q.S3Q(mdp, s4q.UniformPolicy(mdp.n_actions))
+    collector = s4q.collectors.CountCollector(mdp, seed=0)
+    counted = bounds.theorem2_floats(mdp.spec)
+    held = [learner.nbytes]
+    s4q.run(learner, collector, 1000, callback=lambda run: held.append(run.bytes))
+    assert len(held) > 5
+    assert {float(b) / 8 for b in held} == {float(counted)}
+    assert counted <= 7 * mdp.dim**2 * mdp.horizon  # d^2 + 2 d + 2 d H + 2 H, each at most a multiple of d^2 H
+    kept = s4q.S3Q(mdp, s4q.UniformPolicy(mdp.n_actions), keep_grams=True)
+    assert kept.nbytes / 8 > counted  # what the audit asks for is not in Theorem 2
+    spec = mdp.spec
+    balls = s4q.S3Q(mdp, s4q.UniformPolicy(mdp.n_actions), radius=np.ones((spec.horizon, spec.n_blocks)))
+    assert balls.nbytes / 8 == bounds.theorem2_floats(spec, ball_per_block=True)
+
+
+class Counted:
+    """A number that counts how often numbers of its kind are multiplied."""
+
+    products = 0
+
+    def __init__(self, x: float) -> None:
+        self.x = x
+
+    def __mul__(self, other: "Counted") -> "Counted":
+        Counted.products += 1
+        return Counted(self.x * other.x)
+
+    def __add__(self, other: "Counted") -> "Counted":
+        return Counted(self.x + other.x)
+
+    def __lt__(self, other: "Counted") -> bool:
+        return self.x < other.x
+
+
+@pytest.mark.parametrize(("dim", "n_actions"), [(1, 2), (3, 4), (7, 2)])
+def test_products_of_a_step_of_s3q(dim: int, n_actions: int) -> None:
+    """The step of Algorithm 1 as sums, in numbers that count their products."""
+    rng = np.random.default_rng(0)
+
+    def counted(*shape: int) -> np.ndarray:
+        return np.array([Counted(x) for x in rng.normal(size=shape).ravel()], dtype=object).reshape(shape)
+
+    phi, after, theta, reward = counted(dim), counted(n_actions, dim), counted(dim), Counted(0.5)
+    Counted.products = 0
+    target = reward + max(sum(row[1:] * theta[1:], row[0] * theta[0]) for row in after)
+    gram, moment, moment_sq = np.outer(phi, phi), phi * target, phi * (target * target)
+    assert gram.shape == (dim, dim)
+    assert len(moment) == len(moment_sq) == dim
+    spec = replace(spec_of(dim, 2, 1.0), n_actions=n_actions)
+    assert Counted.products == bounds.theorem2_work(spec)
+    assert bounds.theorem2_work(spec) <= 3 * (dim**2 + n_actions * dim)  # the order of the paper
 
 
 def test_replays_are_never_more_than_the_multiple() -> None:

@@ -226,3 +226,61 @@ def test_replayed_regret() -> None:
         bare += not lemmas.replayed_regret(regret, expected / 2, 0.0).holds()
     assert failures <= delta * len(seeds)
     assert bare > delta * len(seeds)
+
+
+def share_outside(dim: int, epsilon: float, n: int, draws: int, seed: int) -> float:
+    """How often a sum of rare projections, of mean I, leaves [(1 - eps) I, (1 + eps) I].
+
+    Each of n matrices is L v v^T with v one of `dim` orthogonal axes, or 0, all with the same probability; in the
+    long run this is the worst case of the lemma: L times a Poisson number along each axis.
+    """
+    rng = np.random.default_rng(seed)
+    largest = 25.0 / n  # the mean number of hits of an axis is 1/L = n/25
+    hits = rng.binomial(n, 1 / (n * largest), size=(draws, dim))
+    values = largest * hits
+    return float(((values < 1 - epsilon) | (values > 1 + epsilon)).any(axis=1).mean())
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize("epsilon", [0.15, 0.25, 1 / 3, 0.6])
+def test_matrix_chernoff_holds_and_a_sharper_constant_does_not(dim: int, epsilon: float) -> None:
+    """eps^2/4 holds; with eps^2 in its place the bound is broken where it says something."""
+    n = 2500  # L = 1/100
+    seen = share_outside(dim, epsilon, n, draws=200_000, seed=7)
+    bound = lemmas.chernoff_failure(dim, epsilon, 0.01)
+    assert seen <= bound
+    if epsilon in (0.25, 1 / 3):
+        planted = 2 * dim * (1 - epsilon**2) ** 100
+        assert seen > planted + 5 * (planted / 200_000) ** 0.5
+
+
+def test_matrix_chernoff_with_real_matrices() -> None:
+    """Random directions in R^3, whitened so that the mean is I: eigenvalues, not coordinates."""
+    rng = np.random.default_rng(3)
+    n, failures, draws, epsilon = 600, 0, 400, 0.3
+    for _ in range(draws):
+        x = rng.normal(size=(n, 3))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        total = np.linalg.eigvalsh(3 / n * x.T @ x)  # each 3/n xx^T has eigenvalue 3/n, their sum mean I
+        failures += bool(total[0] < 1 - epsilon or total[-1] > 1 + epsilon)
+    bound = lemmas.chernoff_failure(3, epsilon, 3 / n)
+    assert failures / draws <= bound < 0.1
+
+
+def test_the_ridge_of_the_paper_makes_covariances_fail_less_than_delta() -> None:
+    for delta in (0.1, 1e-3):
+        for dim in (1, 10):
+            ridge = 2 * log(2 * dim / delta) / log(36 / 35)
+            assert lemmas.covariance_failure(dim, 1 / 3, ridge, n=1e6) <= delta
+            assert lemmas.covariance_failure(dim, 1 / 3, ridge / 4, n=1e6) > delta
+    with pytest.raises(ValueError, match="epsilon"):
+        lemmas.chernoff_failure(1, 1.0, 0.1)
+    with pytest.raises(ValueError, match="largest"):
+        lemmas.chernoff_failure(1, 0.5, 0.0)
+
+
+def test_first_inequality_of_theorem_3b() -> None:
+    mdp = random_mdp(4, 2, 2, 3, seed=0)
+    value = mdp.value(UniformPolicy(2))
+    assert lemmas.value_order(1.7, mdp.v_star, value).holds()
+    assert not lemmas.value_order(1.7, value, mdp.v_star).holds()  # the two swapped

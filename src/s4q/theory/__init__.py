@@ -12,6 +12,12 @@ from s4q.theory.structure import (
     comparator_errors,
 )
 from s4q.theory.theorem2 import Theorem2, theorem2
+from s4q.theory.transfer_bracket import (
+    TransferBracket,
+    TransferWitness,
+    transfer_error_definition1,
+    transfer_error_definition2,
+)
 from s4q.theory.transfer_error import (
     PhaseTransfer,
     phase_transfers,
@@ -31,6 +37,8 @@ __all__ = [
     "SeedRow",
     "Structure",
     "Theorem2",
+    "TransferBracket",
+    "TransferWitness",
     "audit",
     "bellman_backup",
     "bellman_errors",
@@ -51,4 +59,6 @@ __all__ = [
     "terr_upper",
     "theorem2",
     "transfer_error",
+    "transfer_error_definition1",
+    "transfer_error_definition2",
 ]

@@ -18,6 +18,7 @@ from s4q.factors import whitener
 from s4q.least_squares import elliptical_norm_sq
 from s4q.presets import Constants
 from s4q.spec import Spec
+from s4q.theory.effective_dim import cap
 from s4q.widths import Theory, fixed_design_radius, risk_radius
 
 
@@ -210,3 +211,48 @@ def theorem1_work(constants: Constants) -> int:
     """Theorem 1 (b): multiplications of a step, phi . theta and |W phi| of every action and the update of Sigma."""
     spec = constants.spec
     return spec.n_actions * (spec.dim + 1) ** 2 + 2 * spec.dim**2  # [Thm:Work]
+
+
+def worst_gains(constants: Constants, episodes: int) -> Array:
+    """d log(1 + K/(d lambda)) of every level, (H,): the effective dimension of no problem with d features is larger."""
+    return np.array([cap(constants.spec.dim, episodes / lam) for lam in constants.ridge(1, 0).tolist()])
+
+
+def worst_regret(constants: Constants, episodes: int) -> float:
+    """Theorem 1 (a) for exact features, whatever the problem: of order H^2 d^1.5 sqrt(K), logarithms left aside.
+
+    That order is for values up to 1 and a ball of radius 1 at every level; other units scale it.
+    """
+    return theorem1_regret(constants, episodes, worst_gains(constants, episodes))  # [Thm:WorstRegret]
+
+
+def worst_floats(constants: Constants, episodes: int) -> int:
+    """Theorem 1 (b), whatever the problem: floats held after so many episodes, of order L d^3 H^2 with L a logarithm.
+
+    >>> import s4q
+    >>> constants = s4q.S4Q(s4q.problems.low_rank(), "tight").constants
+    >>> worst_floats(constants, 10**9), worst_floats(constants, 10**18)
+    (6289, 14407)
+    """
+    phases = phases_bound(constants, worst_gains(constants, episodes))
+    return theorem1_floats(constants, phases)  # [Thm:WorstMemory]
+
+
+def theorem2_floats(spec: Spec, ball_per_block: bool = False) -> int:
+    """Theorem 2: floats held by S3Q without a bonus, of order d^2 + d H; the paper states d^2 H.
+
+    One Gram matrix and two moment vectors of the level in work, two value functions (the target and the best), a ridge
+    and a ball a level. The paper updates all levels at once and so keeps H matrices.
+    """
+    d, horizon = spec.dim, spec.horizon
+    balls = spec.n_blocks if ball_per_block else 1
+    return d * spec.block_dim + 2 * d + 2 * d * horizon + (1 + balls) * horizon  # [Thm:S3QMemory]
+
+
+def theorem2_work(spec: Spec) -> int:
+    """Theorem 2: multiplications of a step of S3Q, of order d^2 + |A| d.
+
+    phi . theta of every action at the next state, phi phi^T, the square of the target, and phi times both.
+    """
+    d = spec.block_dim  # phi is 0 outside of its block
+    return d**2 + 2 * d + 1 + spec.n_actions * d  # [Thm:S3QWork]

@@ -189,6 +189,39 @@ def matrix_concentration(low: float, ratios: ArrayLike, high: float) -> Claim:
     return between(low, ends, high)  # [Lemma:Matrix]
 
 
+def chernoff_failure(dim: int, epsilon: float, largest: float) -> float:
+    """2 d (1 - eps^2/4)^(1/L), or 1 if less: how likely (1 - eps) I <= Y <= (1 + eps) I fails. lem:Tropp.
+
+    Y is a sum of independent PSD matrices (dim, dim) with eigenvalues up to L = largest and mean I in all.
+
+    >>> round(chernoff_failure(dim=1, epsilon=0.5, largest=0.01), 5)
+    0.00315
+    """
+    if not 0 < epsilon < 1:
+        raise ValueError(f"epsilon must lie in (0, 1); got {epsilon}")
+    if not largest > 0:
+        raise ValueError(f"largest must be positive, the largest eigenvalue of one matrix; got {largest}")
+    return float(min(1.0, 2 * dim * (1 - epsilon**2 / 4) ** (1 / largest)))  # [Lemma:Tropp]
+
+
+def covariance_failure(dim: int, epsilon: float, ridge: float, n: float, largest: float = 1.0) -> float:
+    """How likely (W + ridge I)/(1 + eps) <= E W + ridge I <= (W + ridge I)/(1 - eps) fails for a sum W of n matrices.
+
+    Eigenvalues of each are at most `largest`: 1 for phi phi^T. The ridge is split evenly over the n matrices.
+    eqn:CovarianceConcentration.
+
+    >>> covariance_failure(dim=10, epsilon=1 / 3, ridge=142.0 * 5, n=1e9) < 20 * 0.05
+    True
+    """
+    return chernoff_failure(dim, epsilon, (largest + ridge / n) / ridge)
+
+
+def value_order(promised: ArrayLike, v_star: ArrayLike, value: ArrayLike) -> Claim:
+    """E(V - V*) <= E(V - V^pi): no policy is better than the best. The first inequality of Theorem 3 (b)."""
+    ahead = np.asarray(promised, dtype=np.float64)
+    return claim(ahead - np.asarray(v_star), ahead - np.asarray(value))  # [Lemma:ValueOrder]
+
+
 def log_det(empirical: ArrayLike, expected: ArrayLike, n: ArrayLike, delta: ArrayLike) -> Claim:
     """E/4 - (8 sqrt 2 + 4) l <= empirical gain <= 8 E + 8 l, with l = log(8 n^2/delta) and E the gain of n E xx^T.
 

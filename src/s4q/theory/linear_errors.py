@@ -46,6 +46,16 @@ class LevelErrors:
         """A lower and an upper bound on the largest |theta| over the box."""
         return largest_norm(self.theta_base, self.theta_slope, low, high)
 
+    def never_binds(self, ball: Array, low: float, high: float) -> bool:
+        """Does theta lie in the ball (), or in the balls (n_blocks,), for every V' of the box?"""
+        parts = [self]
+        if ball.ndim == 1:
+            shape = (len(ball), -1)
+            bases, slopes = self.theta_base.reshape(shape), self.theta_slope.reshape(*shape, self.theta_slope.shape[1])
+            parts = [LevelErrors(self.base, self.slope, base, slope) for base, slope in zip(bases, slopes, strict=True)]
+        largest = np.array([part.largest_norm(low, high)[1] for part in parts])
+        return bool(np.all(largest <= ball * (1 + 1e-12)))  # an exact radius may be missed by rounding
+
 
 def linear_errors(mdp: FiniteMDP, occupancies: Array, h: int) -> LevelErrors:
     """The errors of fits at level h under occupancies (H, S, A), no ball."""

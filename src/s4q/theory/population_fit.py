@@ -6,7 +6,6 @@ from typing import final
 import numpy as np
 
 from s4q.blocks import Array, IntArray
-from s4q.least_squares import project_to_ball
 from s4q.problems import FiniteMDP
 
 # Directions whose singular value is below this share of the block's features count as unvisited: a probability of
@@ -60,12 +59,36 @@ class _Axes:
             found[piece.block, : len(piece.solver)] = piece.solver @ targets[piece.rows]
         return found
 
-    def in_ball(self, coordinates: Array, radius: Array) -> Array:
-        """The constrained minimiser, (n_blocks, k), from the free one: the population secular equation."""
-        size = np.linalg.norm(coordinates, axis=None if radius.ndim == 0 else 1)
-        ball = np.clip(radius, 1e-150, size + 1.0)  # a larger ball does not bind; a ball of 0 leaves 0, to rounding
-        grams = self.values[:, :, None] ** 2 * np.eye(self.values.shape[1])
-        return project_to_ball(coordinates, grams, np.finfo(np.float64).tiny, ball)
+    def in_ball(self, coordinates: Array, balls: Array) -> Array:
+        """The constrained minimisers (n_blocks, k, m) from the free ones; balls (m,), or (n_blocks, m) for one a block.
+
+        x(mu) = s^2 c / (s^2 + mu) with |x(mu)| = ball: Newton steps on 1 / |x|, which rise to mu from the left.
+        """
+
+        def summed(x: Array) -> Array:
+            return np.asarray(x.sum(axis=1) if balls.ndim == 2 else x.sum(axis=(0, 1)))
+
+        def spread(x: Array) -> Array:
+            return np.asarray(x[:, None, :] if balls.ndim == 2 else x[None, None, :])
+
+        sizes = np.sqrt(summed(coordinates**2))
+        out = sizes > balls
+        if not out.any():
+            return coordinates
+        ball = np.where(out, np.maximum(balls, 1e-150), sizes + 1.0)  # a ball of 0 leaves 0, to rounding
+
+        weights = np.where(self.values > 0, self.values**2, 1.0)[:, :, None]  # coordinates are 0 along the others
+        multiplier = np.zeros(ball.shape)
+        for _ in range(200):
+            found = weights * coordinates / (weights + spread(multiplier))
+            norms = np.sqrt(summed(found**2))
+            slope = summed(found**2 / (weights + spread(multiplier)))
+            step = np.where(out & (slope > 0), norms**2 / np.where(slope > 0, slope, 1.0) * (norms - ball) / ball, 0.0)
+            if np.all(step <= 1e-15 * multiplier):
+                break
+            multiplier = np.maximum(multiplier + step, 0.0)
+        shorter = found * spread(ball / np.maximum(norms, 1e-300))
+        return np.asarray(np.where(spread(np.where(out, 1.0, 0.0)) > 0, shorter, coordinates))
 
 
 @final
@@ -110,16 +133,19 @@ class PopulationFit:
         A ball that the shortest minimiser does not fit in determines the answer; otherwise the tie is broken within
         the room that the ball leaves.
         """
-        ball = np.asarray(radius, dtype=np.float64)
-        free = self._first.coordinates(targets[:, None])[:, :, 0]
-        inside = self._first.in_ball(free, ball)
-        axis = None if ball.ndim == 0 else 1
-        size = np.linalg.norm(free, axis=axis)
-        room = np.sqrt(np.maximum(ball**2 - size**2, 0.0))  # 0 where the ball binds: the minimiser is then unique
-        theta = np.einsum("bij,bj->bi", self._first.visited, inside)
-        rest = targets - self.predict(theta[:, :, None])[:, 0]
-        more = self._second.in_ball(self._second.coordinates(rest[:, None])[:, :, 0], np.asarray(room))
-        return np.asarray(theta + np.einsum("bij,bj->bi", self._second.visited, more))
+        return np.asarray(self.solve_many(targets[:, None], radius)[:, :, 0])
+
+    def solve_many(self, targets: Array, radius: Array | float = np.inf) -> Array:
+        """The same for many targets (n, m): (n_blocks, k, m)."""
+        free = self._first.coordinates(targets)
+        size_sq = (free**2).sum(axis=1)
+        ball = np.asarray(radius, dtype=np.float64)[..., None]
+        size_sq = size_sq if ball.ndim == 2 else size_sq.sum(axis=0)
+        balls = np.broadcast_to(ball, size_sq.shape)
+        theta = self._first.visited @ self._first.in_ball(free, balls)
+        room = np.sqrt(np.maximum(balls**2 - size_sq, 0.0))  # 0 where the ball binds: the minimiser is then unique
+        rest = targets - self.predict(theta)
+        return np.asarray(theta + self._second.visited @ self._second.in_ball(self._second.coordinates(rest), room))
 
 
 def population_fit(mdp: FiniteMDP, occupancies: Array, h: int) -> PopulationFit:

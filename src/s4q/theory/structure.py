@@ -181,15 +181,15 @@ def check_structure(mdp: FiniteMDP, *, restarts: int = 20, seed: int = 0, tolera
     for h in range(mdp.horizon):
         level, bound, here = linear_errors(mdp, everywhere, h), next_bound(mdp, h), mdp.reachable[h]
         seen = LevelErrors(level.base[here], level.slope[here], level.theta_base, level.theta_slope)
-        merged = LevelErrors(seen.base, _merged(mdp, h, seen.slope), seen.theta_base, seen.theta_slope)
-        widest = [float(part.largest(0.0, bound).max(initial=0.0)) for part in (seen, merged)]
+        alike = LevelErrors(seen.base, merged(mdp, h, seen.slope), seen.theta_base, seen.theta_slope)
+        widest = [float(part.largest(0.0, bound).max(initial=0.0)) for part in (seen, alike)]
         found = max(_search_closure(mdp, h, seen, rng) for _ in range(restarts)) if here.any() else 0.0
         rows.append((*widest, found, *seen.largest_norm(0.0, bound)))
     low_rank, by_merging, closure, below, above = np.array(rows).T
     return Structure(low_rank, by_merging, closure, below, above, np.array(mdp.spec.radius), tolerance)
 
 
-def _merged(mdp: FiniteMDP, h: int, slope: Array) -> Array:
+def merged(mdp: FiniteMDP, h: int, slope: Array) -> Array:
     """Slopes (..., S) summed over next states whose actions have the same features: no linear V' tells them apart."""
     if h + 1 == mdp.horizon:
         return slope
@@ -212,10 +212,10 @@ def _search_closure(mdp: FiniteMDP, h: int, seen: LevelErrors, rng: np.random.Ge
         if size <= reached * (1 + 1e-12):
             return reached
         reached = size
-        theta = _gradient(mdp, h + 1, q.argmax(axis=1), np.sign(errors[worst]) * seen.slope[worst])
+        theta = gradient_of_values(mdp, h + 1, q.argmax(axis=1), np.sign(errors[worst]) * seen.slope[worst])
 
 
-def _gradient(mdp: FiniteMDP, h: int, actions: IntArray, weights: Array) -> Array:
+def gradient_of_values(mdp: FiniteMDP, h: int, actions: IntArray, weights: Array) -> Array:
     """Of sum_s weight(s) phi(s, action(s)) . theta, (n_blocks, k)."""
     vectors, blocks = mdp.features.level(h).chosen(actions)
     total = np.zeros((mdp.spec.n_blocks, mdp.spec.block_dim))

@@ -1,9 +1,9 @@
-"""Transfer error: how wrong the best on-policy fits are under other policies (Definitions 1 and 2).
+"""Transfer error of given controllers: how wrong the best on-policy fits are under other policies.
 
 Given a controller pi and next values V', let g_h = phi . theta^{pi, V', h} - T_h V' be the error of the best fit. The
-transfer error is the largest |sum over levels of E_pibar g_h|: signed, in expectation, over policies pibar. Definition
-1 fixes the controller and takes V' = max_a phi . theta'; Definition 2 takes every V' with |V'| <= v and every
-controller. Shifted units, and the selection of `best_on_policy_fit` throughout.
+transfer error is the largest |sum over levels of E_pibar g_h|: signed, in expectation, over policies pibar. Here the
+controller is given or that of a run, and V' is given, that of a run, or any with |V'| <= v. The suprema of Definitions
+1 and 2 are in `transfer_bracket`. Shifted units, and the selection of `best_on_policy_fit` throughout.
 """
 
 from dataclasses import dataclass
@@ -126,30 +126,34 @@ def terr_upper(mdp: FiniteMDP, controller: Policy | Mixture, radius: ArrayLike |
     True
     """
     occupancies, balls = mdp.occupancies(controller), radii(mdp, radius)
+    levels = [linear_errors(mdp, occupancies, h) for h in range(mdp.horizon)]
+    bounds = np.array([next_bound(mdp, h) for h in range(mdp.horizon)])
+    return upper_of_envelopes(mdp, levels, balls, -bounds, bounds)
+
+
+def upper_of_envelopes(
+    mdp: FiniteMDP, levels: list[LevelErrors] | None, balls: Array, low: Array, high: Array
+) -> float:
+    """A bound on |sum_h E g_h| for all V'_h in [low_h, high_h] and all policies: every pair meets its own worst V'.
+
+    levels: the errors of free fits, used where the ball never binds; None for fits under an unknown controller, of
+    which only |phi . theta| <= radius |phi| is known. low, high (H,). Infinite where nothing is known.
+    """
     highest, lowest = np.zeros(mdp.rewards.shape), np.zeros(mdp.rewards.shape)
     for h in range(mdp.horizon):
-        level, bound = linear_errors(mdp, occupancies, h), next_bound(mdp, h)
-        highest[h], lowest[h] = level.highest(-bound, bound), level.lowest(-bound, bound)
-        if not _never_binds(mdp, level, balls[h], bound):
-            reach = np.linalg.norm(mdp.features.vectors[h], axis=-1)
-            reach = reach * (balls[h] if balls.ndim == 1 else balls[h][mdp.features.blocks[h]])
-            backup = mdp.rewards[h] - mdp.spec.reward_min
-            ended = mdp.transitions[h][..., mdp.terminal].sum(axis=-1)
-            backup, spread = backup + ended * mdp.spec.ended_value(h), (1.0 - ended) * bound
-            highest[h], lowest[h] = reach - backup + spread, -reach - backup - spread
+        linear = levels is not None and levels[h].never_binds(balls[h], low[h], high[h])
+        if not linear and not np.isfinite(balls[h]).all():
+            return float("inf")
+        if linear and levels is not None:
+            highest[h], lowest[h] = levels[h].highest(low[h], high[h]), levels[h].lowest(low[h], high[h])
+            continue
+        reach = np.linalg.norm(mdp.features.vectors[h], axis=-1)
+        reach = reach * (balls[h] if balls.ndim == 1 else balls[h][mdp.features.blocks[h]])
+        ended = mdp.transitions[h][..., mdp.terminal].sum(axis=-1)
+        backup = mdp.rewards[h] - mdp.spec.reward_min + ended * mdp.spec.ended_value(h)
+        highest[h], lowest[h] = reach - backup - (1.0 - ended) * low[h], -reach - backup - (1.0 - ended) * high[h]
     highest[:, mdp.terminal] = lowest[:, mdp.terminal] = 0.0
-    return max(_best_return(mdp, highest), _best_return(mdp, -lowest))
-
-
-def _never_binds(mdp: FiniteMDP, level: LevelErrors, ball: Array, bound: float) -> bool:
-    """Does every fit of the box lie in the ball, or in the balls?"""
-    parts = [level]
-    if ball.ndim == 1:
-        shape = (mdp.spec.n_blocks, mdp.spec.block_dim)
-        bases, slopes = level.theta_base.reshape(shape), level.theta_slope.reshape(*shape, -1)
-        parts = [LevelErrors(level.base, level.slope, base, slope) for base, slope in zip(bases, slopes, strict=True)]
-    largest = np.array([part.largest_norm(-bound, bound)[1] for part in parts])
-    return bool(np.all(largest <= ball * (1 + 1e-12)))  # an exact radius may be missed by rounding
+    return max(best_return(mdp, highest), best_return(mdp, -lowest))
 
 
 def _ascend(mdp: FiniteMDP, levels: list[LevelErrors], bounds: Array, start: Array, sign: float) -> Array:
@@ -169,10 +173,10 @@ def _ascend(mdp: FiniteMDP, levels: list[LevelErrors], bounds: Array, start: Arr
 
 def _sup_over_policies(mdp: FiniteMDP, errors: Array) -> float:
     """The largest |sum_h E_pibar errors_h| over all policies."""
-    return max(_best_return(mdp, errors), _best_return(mdp, -errors))
+    return max(best_return(mdp, errors), best_return(mdp, -errors))
 
 
-def _best_return(mdp: FiniteMDP, rewards: Array) -> float:
+def best_return(mdp: FiniteMDP, rewards: Array) -> float:
     return float(mdp.start @ planning.optimal_values(mdp.transitions, rewards)[0].max(axis=-1))
 
 
