@@ -23,11 +23,13 @@ from s4q.spec import Spec
 from s4q.state import Reader, State
 
 MOST_STEPS = 4 * 10**18  # of one run: counts are int64, which holds twice as many
+_EVALUATION = 2**32 - 1  # the first word of the address of every Evaluate; no learner asks that often
 
 __all__ = [
     "MOST_STEPS",
     "Answer",
     "Collector",
+    "Evaluate",
     "Explore",
     "FeatureMap",
     "Learner",
@@ -37,6 +39,7 @@ __all__ = [
     "Regress",
     "Regression",
     "Request",
+    "Returns",
     "Shard",
     "Spec",
     "Transitions",
@@ -79,6 +82,11 @@ class Regress:
         if not 0 <= self.level < self.value.horizon:
             raise ValueError(f"level must lie in 0..{self.value.horizon - 1}; got {self.level}")
 
+    @property
+    def address(self) -> int:
+        """Where its dice are: the first part of their spawn key."""
+        return self.id
+
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -107,6 +115,11 @@ class Explore:
             raise ValueError(f"threshold (a, b) must not be negative; got {self.threshold}")
 
     @property
+    def address(self) -> int:
+        """Where its dice are: the first part of their spawn key."""
+        return self.id
+
+    @property
     def n_episodes(self) -> int:
         """The most episodes this request may play."""
         return self.max_episodes
@@ -125,7 +138,34 @@ class Explore:
         return bool(np.max(progress) >= self.level(n_episodes))  # [Alg2:NewPolicyTrigger]
 
 
-Request = Regress | Explore
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Evaluate:
+    """Play n episodes of the policy and tell what they returned. Nothing is learned from them.
+
+    Its episodes never share dice with those of a Regress or an Explore, whatever their ids. `done` counts the
+    episodes already played under the same id.
+    """
+
+    id: int
+    policy: Policy
+    n_episodes: int
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        require_count("n_episodes", self.n_episodes, "the number of episodes to play")
+
+    @property
+    def address(self) -> int:
+        """Where its dice are: the first part of their spawn key.
+
+        SeedSequence reads a number as words of 32 bits. These are always four: the mark of an evaluation, two words of
+        the id, 1. So no other pair of request and shard makes the same key.
+        """
+        return 2**96 + (self.id << 32) + _EVALUATION
+
+
+Request = Regress | Explore | Evaluate
 
 
 @final
@@ -232,23 +272,64 @@ class Visits:
     kept: Transitions | None = None
 
     def __add__(self, other: "Visits") -> "Visits":
-        def both(a: float | None, b: float | None) -> float | None:
-            return None if a is None or b is None else a + b
-
         kept = [part for part in (self.kept, other.kept) if part is not None]
         return Visits(
             self.grams + other.grams,
             self.progress + other.progress,
             self.n_episodes + other.n_episodes,
             self.return_sum + other.return_sum,
-            both(self.return_sum_sq, other.return_sum_sq),
-            both(self.start_value_sum, other.start_value_sum),
+            _both(self.return_sum_sq, other.return_sum_sq),
+            _both(self.start_value_sum, other.start_value_sum),
             self.n_steps + other.n_steps,
             Transitions.concatenate(kept) if kept else None,
         )
 
 
-Answer = Regression | Visits
+@final
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """The answer to Evaluate; `+` merges. Returns are in shifted rewards.
+
+    >>> Returns(2, 1.0, 0.5, None, 6) + Returns(1, 0.5, None, None, 3)
+    Returns(n_episodes=3, return_sum=1.5, return_sum_sq=None, start_value_sum=None, n_steps=9)
+    """
+
+    n_episodes: int
+    return_sum: float
+    return_sum_sq: float | None  # None where the collector cannot tell
+    start_value_sum: float | None  # the policy's own optimistic value at the start states; None if it has none
+    n_steps: int
+
+    def __add__(self, other: "Returns") -> "Returns":
+        return Returns(
+            self.n_episodes + other.n_episodes,
+            self.return_sum + other.return_sum,
+            _both(self.return_sum_sq, other.return_sum_sq),
+            _both(self.start_value_sum, other.start_value_sum),
+            self.n_steps + other.n_steps,
+        )
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Returns":
+        """From a checkpoint."""
+        return cls(
+            n_episodes=reader.integer("n_episodes", at_least=1),
+            return_sum=reader.number("return_sum"),
+            return_sum_sq=reader.number("return_sum_sq") if reader.has("return_sum_sq") else None,
+            start_value_sum=reader.number("start_value_sum") if reader.has("start_value_sum") else None,
+            n_steps=reader.integer("n_steps"),
+        )
+
+
+def _both(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
+
+
+Answer = Regression | Visits | Returns
 
 
 @final
@@ -283,7 +364,7 @@ class Learner(Protocol):
 
 
 class Collector(Protocol):
-    """Plays episodes and adds up. Draws only from SeedSequence(seed, spawn_key=(request.id, shard.index))."""
+    """Plays episodes and adds up. Draws only from SeedSequence(seed, spawn_key=(request.address, shard.index))."""
 
     @property
     def seed(self) -> int: ...

@@ -21,7 +21,7 @@ def fixed_shards(request: Request, size: int) -> Iterator[Shard]:
 
 def generator(seed: int, request: Request, shard: Shard) -> np.random.Generator:
     """The dice of one shard: addressed, never carried from one shard to the next."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(request.id, shard.index)))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(request.address, shard.index)))
 
 
 def collect(collector: Collector, request: Request) -> Any:
