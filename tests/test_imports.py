@@ -23,6 +23,7 @@ ORDER = [
     "linear_q",
     "policies",
     "spec",
+    "transitions",
     "requests",
     "features",
     "problems",
