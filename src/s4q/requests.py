@@ -23,7 +23,6 @@ from s4q.state import Reader, State
 from s4q.transitions import Transitions
 
 MOST_STEPS = 4 * 10**18  # of one run: counts are int64, which holds twice as many
-_EVALUATION = 2**32 - 1  # the first word of the address of every Evaluate; no learner asks that often
 
 __all__ = [
     "MOST_STEPS",
@@ -82,11 +81,6 @@ class Regress:
         if not 0 <= self.level < self.value.horizon:
             raise ValueError(f"level must lie in 0..{self.value.horizon - 1}; got {self.level}")
 
-    @property
-    def address(self) -> int:
-        """Where its dice are: the first part of their spawn key."""
-        return self.id
-
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -113,11 +107,6 @@ class Explore:
         require_count("keep", self.keep, "the number of first episodes whose transitions return", at_least=0)
         if not (self.threshold[0] >= 0 and self.threshold[1] >= 0):  # NaN fails here too
             raise ValueError(f"threshold (a, b) must not be negative; got {self.threshold}")
-
-    @property
-    def address(self) -> int:
-        """Where its dice are: the first part of their spawn key."""
-        return self.id
 
     @property
     def n_episodes(self) -> int:
@@ -154,15 +143,6 @@ class Evaluate:
 
     def __post_init__(self) -> None:
         require_count("n_episodes", self.n_episodes, "the number of episodes to play")
-
-    @property
-    def address(self) -> int:
-        """Where its dice are: the first part of their spawn key.
-
-        SeedSequence reads a number as words of 32 bits. These are always four: the mark of an evaluation, two words of
-        the id, 1. So no other pair of request and shard makes the same key.
-        """
-        return 2**96 + (self.id << 32) + _EVALUATION
 
 
 Request = Regress | Explore | Evaluate
@@ -296,7 +276,7 @@ class Learner(Protocol):
 
 
 class Collector(Protocol):
-    """Plays episodes and adds up. Draws only from SeedSequence(seed, spawn_key=(request.address, shard.index))."""
+    """Plays episodes and adds up. Draws only from SeedSequence(seed, spawn_key=(its address, shard.index))."""
 
     @property
     def seed(self) -> int: ...

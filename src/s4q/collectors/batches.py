@@ -12,7 +12,7 @@ from s4q.collectors import shards
 from s4q.collectors.arrays import Arrays, NumpyArrays
 from s4q.collectors.lenses import FeatureLens, Lens, TableLens
 from s4q.collectors.rollout import BatchedEnv, Group, LevelStep, Rollout
-from s4q.collectors.shards import fixed_shards
+from s4q.collectors.shards import address, fixed_shards
 from s4q.features import TableFeatures
 from s4q.least_squares import Moments
 from s4q.linear_q import LinearQ
@@ -106,7 +106,7 @@ class BatchCollector:
 
     def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
         """The answer of one shard; `start` is an Explore's progress before it."""
-        sequence = np.random.SeedSequence(self.seed, spawn_key=(request.address, shard.index))
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(address(request), shard.index))
         if isinstance(request, Regress):
             return self._regress(request, shard, sequence)
         if isinstance(request, Explore):

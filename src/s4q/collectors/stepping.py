@@ -14,7 +14,7 @@ from s4q.collectors.draws import cumulative
 from s4q.collectors.looks import Eyes, Place
 from s4q.collectors.player import Player
 from s4q.collectors.scores import Scores
-from s4q.collectors.shards import fixed_shards
+from s4q.collectors.shards import address, fixed_shards
 from s4q.collectors.tally import Tally
 from s4q.memo import Memo
 from s4q.policies import Policy
@@ -70,7 +70,7 @@ class Stepping:
         """Of the episode that is `ahead` of the next one to be tallied. seeded: the environment takes its seed."""
         number = tally.n_episodes + ahead
         request, episode = tally.request, tally.shard.index + number
-        dice = EpisodeDice(self.seed, request.address, episode, self.spec.horizon)
+        dice = EpisodeDice(self.seed, address(request), episode, self.spec.horizon)
         policies, weights = tally.policies
         which = bisect_right(cumulative(np.array(weights)).tolist(), dice.mixture) if len(policies) > 1 else 0
         return Player(
