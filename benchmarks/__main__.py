@@ -16,6 +16,7 @@ def main() -> None:
         s4q.counts_table,
         certificates.gap_table,
         certificates.stopping_table,
+        certificates.share_table,
         effective_dim.table,
         audit.table,
         collectors.rate_table,

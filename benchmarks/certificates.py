@@ -12,6 +12,7 @@ from s4q.problems import FiniteMDP
 RIVER, CHAIN, LINEAR = s4q.problems.river_swim(6, horizon=12), s4q.problems.chain(), s4q.problems.low_rank()
 TABULAR = (("river_swim(6, 12)", RIVER), ("chain()", CHAIN))
 POOLED = {True: "pooled", False: "not pooled"}
+SEEDS = range(5)
 
 
 def certified(mdp: FiniteMDP, preset: PresetName, episodes: int, pool: bool) -> s4q.Run:
@@ -80,8 +81,40 @@ def episodes_until(mdp: FiniteMDP, pool: bool, eps: Sequence[float]) -> list[int
     return played
 
 
+def share_table() -> Table:
+    """What a share of evaluations gains, and where the gap comes from."""
+    result = Table(title="Episodes until a gap of 0.1 V* is certified, by evaluation_share (realisable, delta = 0.05)")
+    result.caption = (
+        f"medians of {len(SEEDS)} seeds; the last four columns where the run stopped: the gap is the sum of the first "
+        "three, all as shares of V*; bonus: upper - V*, policy: V* - its value, returns: its value - lower"
+    )
+    for header in ("problem", "steps", "share", "episodes", "against 0", "bonus", "policy", "returns", "regret"):
+        result.add_column(header, justify="right")
+    cases = [(name, mdp, pool) for name, mdp in TABULAR for pool in (True, False)]
+    for name, mdp, pool in [*cases, ("low_rank()", LINEAR, False)]:
+        first: float | None = None
+        for share in (0.0, 0.1, 0.3, 0.5):
+            rows = np.array([_until_a_tenth(mdp, pool, share, seed) for seed in SEEDS])
+            n, bonus, policy, returns, regret = np.median(rows, axis=0).tolist()
+            first = n if first is None else first
+            parts = (f"{part / mdp.v_star:.4f}" for part in (bonus, policy, returns))
+            result.add_row(name, POOLED[pool], f"{share:g}", f"{n:.2g}", f"{n / first:.2f}", *parts, f"{regret:.2g}")
+    return result
+
+
+def _until_a_tenth(mdp: FiniteMDP, pool: bool, share: float, seed: int) -> tuple[float, ...]:
+    """Episodes, the three parts of the gap, regret."""
+    learner, collector = s4q.S4Q(mdp, "realisable", pool=pool), s4q.collectors.CountCollector(mdp, seed=seed)
+    run = s4q.run(learner, collector, 10**12, stop_when_gap=0.1 * mdp.v_star, evaluation_share=share)
+    found = run.certificate
+    if found is None or found.policy is None or run.regret is None:
+        raise ValueError("the run has no certificate")
+    value = mdp.value(found.policy)
+    return run.episodes, found.upper - mdp.v_star, mdp.v_star - value, value - found.lower, run.regret
+
+
 if __name__ == "__main__":
     from rich.console import Console
 
-    for table in (gap_table, stopping_table):
+    for table in (gap_table, stopping_table, share_table):
         Console(width=130).print(table())

@@ -106,14 +106,14 @@ class BatchCollector:
 
     def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
         """The answer of one shard; `start` is an Explore's progress before it."""
+        if not isinstance(request, Regress | Explore | Evaluate):
+            raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
         sequence = np.random.SeedSequence(self.seed, spawn_key=(address(request), shard.index))
         if isinstance(request, Regress):
             return self._regress(request, shard, sequence)
         if isinstance(request, Explore):
             return self._explore(request, shard, sequence, request.start() if start is None else start)
-        if isinstance(request, Evaluate):
-            return self._evaluate(request, shard, sequence)
-        raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
+        return self._evaluate(request, shard, sequence)
 
     def _regress(self, request: Regress, shard: Shard, sequence: np.random.SeedSequence) -> Regression:
         for_mixture, for_env = sequence.spawn(2)
