@@ -17,6 +17,7 @@ def main() -> None:
         certificates.gap_table,
         certificates.stopping_table,
         certificates.share_table,
+        certificates.spread_table,
         effective_dim.table,
         audit.table,
         collectors.rate_table,
