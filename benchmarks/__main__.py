@@ -16,6 +16,8 @@ def main() -> None:
         s4q.counts_table,
         certificates.gap_table,
         certificates.stopping_table,
+        certificates.share_table,
+        certificates.spread_table,
         effective_dim.table,
         audit.table,
         collectors.rate_table,

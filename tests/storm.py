@@ -21,13 +21,14 @@ from small_problems import random_mdp
 RIVER = s4q.problems.river_swim(6, 12)
 DENSE = random_mdp(5, 3, 4, 3, seed=1)
 CACHED, REPLAYED, FIXED = "practical, counts", "realisable, counts", "S3Q, episodes"
+EVALUATED = "realisable, counts, evaluated"
 
 
 def parts(kind: str) -> tuple[Any, Any, int]:
     """A new learner, a collector and the number of episodes; each run takes some tenths of a second."""
     if kind == CACHED:
         return s4q.S4Q(RIVER, cache_episodes=40), CountCollector(RIVER, seed=7), 120
-    if kind == REPLAYED:
+    if kind in (REPLAYED, EVALUATED):
         return s4q.S4Q(RIVER, preset="realisable"), CountCollector(RIVER, seed=7), 10**4
     return s4q.S3Q(DENSE, s4q.UniformPolicy(3)), EpisodeCollector(DENSE, seed=7), 12_000
 
@@ -37,7 +38,9 @@ def play(path: Path, kind: str, minutes: float = 1e-9) -> None:
     learner, collector, episodes = parts(kind)
     source = s4q.load(path) if path.exists() else learner
     log = s4q.JsonLines(path.with_suffix(".jsonl"))
-    s4q.run(source, collector, episodes, checkpoint=s4q.Autosave(path, minutes), callback=log)
+    share = 0.3 if kind == EVALUATED and source is learner else None  # resumed, a run has its own
+    autosave = s4q.Autosave(path, minutes)
+    s4q.run(source, collector, episodes, checkpoint=autosave, callback=log, evaluation_share=share)
 
 
 def killed(path: Path, kind: str, seconds: float) -> bool:

@@ -16,7 +16,7 @@ import s4q
 from s4q.cache import TransitionCache
 from s4q.checkpoint import Autosave, Checkpoint, load, save
 from s4q.collectors import CountCollector, EpisodeCollector
-from s4q.ledger import Progress
+from s4q.progress import Progress
 from s4q.requests import Explore, Learner
 from s4q.s4q import S4Q
 from s4q.state import pack, unpack

@@ -16,7 +16,7 @@ from s4q.archive import previous_of
 from s4q.cli import app
 from s4q.collectors import CountCollector
 from states import bits, log_lines
-from storm import CACHED, FIXED, REPLAYED
+from storm import CACHED, EVALUATED, FIXED, REPLAYED
 
 TESTS = Path(__file__).parent
 ENVIRONMENT = {
@@ -49,7 +49,7 @@ def test_killed_and_resumed_has_the_same_bits(tmp_path: Path, kind: str, kills: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [CACHED, REPLAYED, FIXED])
+@pytest.mark.parametrize("kind", [CACHED, REPLAYED, FIXED, EVALUATED])
 def test_killed_fifty_times(tmp_path: Path, kind: str) -> None:
     weather(tmp_path, kind, 50)
 

@@ -20,11 +20,11 @@ from s4q.env_facts import horizon_of, is_vector, require_fit, reward_range_of, s
 from s4q.features import OneHot, default_features, registry
 from s4q.ledger import Run
 from s4q.presets import PresetName
-from s4q.requests import Explore, FeatureMap, Spec
+from s4q.requests import Evaluate, FeatureMap, Spec
 from s4q.run import run
 from s4q.s4q import S4Q
 
-_EVALUATION = 2**61  # request id: episodes that no learner asks for
+_EVALUATION = 0  # request id: no run evaluates under it
 _Z = 1.959963984540054  # 95 % of a normal law lie within so many standard errors
 
 
@@ -136,10 +136,11 @@ class Agent:
         checkpoint: str | PathLike[str] | Autosave | None = None,
         stop: Callable[[Run], bool] | None = None,
         stop_when_gap: float | None = None,
+        evaluation_share: float | None = None,
     ) -> "Agent":
         """Learn from so many more episodes. checkpoint: a file to write while learning; see `resume`.
 
-        stop, stop_when_gap: end early, as in `s4q.run`.
+        stop, stop_when_gap: end early; evaluation_share: of the episodes for the certificate. As in `s4q.run`.
         """
         self._interrupted = None
         self.run = run(
@@ -151,6 +152,7 @@ class Agent:
             checkpoint=self._autosave(checkpoint),
             stop=stop,
             stop_when_gap=stop_when_gap,
+            evaluation_share=evaluation_share,
         )
         return self
 
@@ -223,15 +225,7 @@ class Agent:
         """Play the policy, without learning: the same episodes every time, none of which is ever learned from."""
         require_count("episodes", episodes, "the number of episodes to play")
         spec = self.learner.spec
-        seen = self.collector.collect(
-            Explore(
-                id=_EVALUATION,
-                policy=self.learner.policy,
-                whitener=np.broadcast_to(0.0, (spec.horizon, *spec.gram_shape)),
-                threshold=(inf, 0.0),
-                max_episodes=int(episodes),
-            )
-        )
+        seen = self.collector.collect(Evaluate(_EVALUATION, self.learner.policy, int(episodes)))
         mean, n = seen.return_sum / seen.n_episodes, seen.n_episodes
         spread = max(seen.return_sum_sq / n - mean**2, 0.0)
         error = _Z * sqrt(spread / (n - 1)) if n > 1 else inf  # one episode says nothing of the spread
@@ -239,8 +233,12 @@ class Agent:
         return Evaluation(mean, mean - error, mean + error, n, seen.n_steps)
 
     def certificate(self) -> Certificate:
-        """How far the policy can be from the best one; refused where nothing is proved (`practical`, for one)."""
-        return certificate(self.learner)
+        """How far the policy can be from the best one; refused where nothing is proved (`practical`, for one).
+
+        The certificate of the newest `learn`, where it made one along the way; else from the learner's last two phases.
+        """
+        made = None if self.run is None else self.run.certificate
+        return certificate(self.learner) if made is None else made
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file: learner, seed, features by name. The file that was there is kept."""

@@ -16,14 +16,14 @@ from typing import Any, final
 from s4q import archive
 from s4q.archive import CheckpointError, refusal
 from s4q.checks import require_count, require_positive
-from s4q.ledger import Progress
+from s4q.progress import Progress
 from s4q.requests import Learner
 from s4q.s3q import S3Q
 from s4q.s4q import S4Q
 from s4q.state import Json, Packed, Reader, State, cannot_be_saved, pack, unpack
 from s4q.version import __version__
 
-SCHEMA = 2
+SCHEMA = 3
 Extra = Mapping[str, Any]  # what JSON can hold
 
 
@@ -130,12 +130,15 @@ def load(path: str | PathLike[str]) -> Checkpoint:
         raise refusal(place, str(error) or type(error).__name__) from None
 
 
-def where_to_begin(source: Learner | Checkpoint, seed: int, episodes: int, record: bool) -> tuple[Learner, Progress]:
+def where_to_begin(
+    source: Learner | Checkpoint, seed: int, episodes: int, record: bool, evaluation_share: float | None
+) -> tuple[Learner, Progress]:
     """The learner and the progress to go on from; refused where the run would not be the one that was interrupted."""
     if not isinstance(source, Checkpoint):
+        share = float(evaluation_share or 0.0)
         begins = (seed, episodes, source.spec, getattr(source, "constants", None), getattr(source, "n_episodes", 0))
-        name = blake2b(repr(begins).encode(), digest_size=6).hexdigest()
-        return source, Progress(budget=episodes, name=name, record=() if record else None)
+        name = blake2b(repr((*begins, share)).encode(), digest_size=6).hexdigest()
+        return source, Progress(budget=episodes, name=name, record=() if record else None, evaluation_share=share)
     progress = source.progress
     if source.learner.n_episodes != source.n_episodes:
         raise ValueError("the learner of this checkpoint has gone on since; load the file again")
@@ -146,8 +149,13 @@ def where_to_begin(source: Learner | Checkpoint, seed: int, episodes: int, recor
         )
     if record and progress.record is None:
         raise ValueError("record=True needs the record from the first phase on, and this run was begun without it")
+    share = progress.evaluation_share if evaluation_share is None else float(evaluation_share)
+    if source.begun and share != progress.evaluation_share:
+        raise ValueError(
+            f"the checkpoint is of a run with evaluation_share {progress.evaluation_share}; got {share}, pass the same"
+        )
     kept = progress.record if record else None
-    return source.learner, replace(progress, budget=episodes, record=kept)
+    return source.learner, replace(progress, budget=episodes, record=kept, evaluation_share=share)
 
 
 def _packed(learner: Learner, seed: int, progress: Progress, extra: Extra) -> Packed:

@@ -13,7 +13,7 @@ from s4q.checks import require_count
 from s4q.demo import demo as run_demo
 from s4q.named_problems import BUILDERS, whole_number
 from s4q.presets import PresetName
-from s4q.train import Files, train_environment
+from s4q.train import Files, Goal, train_environment
 from s4q.train import train as run_train
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -66,6 +66,12 @@ def train(
     ] = None,
     value_bound: Annotated[float | None, typer.Option(help="The most that an episode of it can return.")] = None,
     evaluate: Annotated[int, typer.Option(help="Episodes of it to play with the policy learned.")] = 1_000,
+    stop_when_gap: Annotated[
+        float | None, typer.Option(help="End once a certificate proves that the policy is so close to the best.")
+    ] = None,
+    evaluation_share: Annotated[
+        float, typer.Option(help="Share of the episodes that play the newest policy for that certificate.")
+    ] = 0.0,
     checkpoint: Annotated[Path | None, typer.Option(help="Written at the beginning and after each phase.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
     minutes: Annotated[float, typer.Option(help="The longest time between two checkpoints.")] = 5.0,
@@ -75,13 +81,14 @@ def train(
     try:
         count = whole_number(episodes)
         require_count("--evaluate", evaluate, "the number of episodes to play at the end", at_least=0)
+        goal = Goal(stop_when_gap=stop_when_gap, evaluation_share=evaluation_share)
         files = Files(checkpoint=checkpoint, resume=resume, minutes=minutes, log=log)
         if problem in BUILDERS:
             if not (horizon is None and reward_range is None and value_bound is None):
                 raise ValueError(
                     f"--horizon, --reward-range and --value-bound are for environments; {problem} has its own"
                 )
-            typer.echo(repr(run_train(problem, count, preset=preset, seed=seed, files=files)))
+            played, scored = run_train(problem, count, preset=preset, seed=seed, goal=goal, files=files), None
         else:
             played, scored = train_environment(
                 problem,
@@ -92,9 +99,12 @@ def train(
                 preset=preset,
                 seed=seed,
                 evaluate=evaluate,
+                goal=goal,
                 files=files,
             )
-            typer.echo(repr(played) if scored is None else f"{played!r}\n{scored}")
+        for line in (repr(played), scored, played.certificate):
+            if line is not None:
+                typer.echo(str(line))
     except KeyboardInterrupt:
         kept = "nothing was saved; pass --checkpoint" if checkpoint is None else "go on with the same line and --resume"
         typer.echo(f"interrupted: {kept}", err=True)

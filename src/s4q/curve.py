@@ -24,6 +24,7 @@ class Point:
     cpu_seconds: float
     mean_return: float | None = None  # of the phase's main-loop episodes, in the user's units; None: there were none
     mean_length: float | None = None  # in steps, of the same
+    evaluation_episodes: int = 0  # of evaluations (Evaluate), from which nothing is learned
 
     @classmethod
     def from_state(cls, row: Reader) -> "Point":
@@ -41,6 +42,7 @@ class Point:
             cpu_seconds=row.number("cpu_seconds"),
             mean_return=row.number("mean_return") if row.has("mean_return") else None,
             mean_length=row.number("mean_length") if row.has("mean_length") else None,
+            evaluation_episodes=row.integer("evaluation_episodes"),
         )
 
 

@@ -1,66 +1,19 @@
 """Run and Ledger: what a run came to, and how it is counted."""
 
 import time
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, Literal, final
 
 from s4q.certificate import Certificate, Certified, Certifier, Phased
 from s4q.curve import Played, Point
+from s4q.evaluation import Evaluations
 from s4q.linear_q import LinearQ
 from s4q.main_loop import PhaseRecord, Record
 from s4q.memo import Memo
 from s4q.problems import FiniteMDP
-from s4q.requests import Collector, Explore, Learner, Policy, Regress, Request
-from s4q.state import Reader, State
-
-
-@final
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class Progress:
-    """How far a run has come: what a checkpoint keeps of it beside the learner."""
-
-    budget: int  # the episodes it was to play in all
-    name: str = ""  # of the run: what it began with, in short; a log knows its lines by it
-    episodes: int = 0
-    steps: int = 0
-    regret: float = 0.0
-    cpu_seconds: float = 0.0
-    played: Played = field(default_factory=Played)  # in main loops, so far
-    phase_played: Played = field(default_factory=Played)  # in the main loop of the running phase
-    points: tuple[Point, ...] = ()  # of the finished phases
-    record: tuple[PhaseRecord, ...] | None = None  # with record=True
-    certified: Certified | None = None  # where certificates are made along the way
-    request_episodes: int = 0  # of the request that is answered in part
-    request_steps: int = 0
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        parts = {"played": asdict(self.played), "phase_played": asdict(self.phase_played)}
-        return {**plain, **parts, "points": [asdict(point) for point in self.points]}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Progress":
-        """From a checkpoint."""
-        progress = cls(
-            budget=reader.integer("budget"),
-            name=reader.text("name"),
-            episodes=reader.integer("episodes"),
-            steps=reader.integer("steps"),
-            regret=reader.number("regret"),
-            cpu_seconds=reader.number("cpu_seconds"),
-            played=Played.from_state(reader.row("played")),
-            phase_played=Played.from_state(reader.row("phase_played")),
-            points=tuple(Point.from_state(row) for row in reader.rows("points")),
-            record=tuple(reader.each("record", PhaseRecord)) if reader.has("record") else None,
-            certified=reader.one("certified", Certified) if reader.has("certified") else None,
-            request_episodes=reader.integer("request_episodes"),
-            request_steps=reader.integer("request_steps"),
-        )
-        if not progress.phase_played.episodes <= progress.played.episodes <= progress.episodes:
-            raise ValueError(f"main loops cannot have {progress.played.episodes} of {progress.episodes} episodes")
-        return progress
+from s4q.progress import Progress
+from s4q.requests import Collector, Evaluate, Explore, Learner, Policy, Regress, Request, Returns
 
 
 @final
@@ -84,9 +37,11 @@ class Run:
     policy: Policy
     q: LinearQ
     record: Record | None = None  # with record=True
-    certificate: Certificate | None = None  # with stop_when_gap, or with record=True if the preset proves optimism
+    # With stop_when_gap or an evaluation_share, or with record=True if the preset proves optimism.
+    certificate: Certificate | None = None
     resumed: bool = False  # did it go on from a checkpoint?
     name: str = ""  # what it began with, in short: the same for a run and its resumption
+    evaluation_episodes: int = 0
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "mean_return", "bytes", "cpu_seconds")
@@ -97,10 +52,10 @@ class Run:
 @final
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A request that has been answered in full."""
+    """A request that has been answered in full, or a shard of an evaluation."""
 
     id: int
-    kind: Literal["explore", "regress"]
+    kind: Literal["explore", "regress", "evaluate"]
     level: int | None  # of a regression
     n_episodes: int  # it took
     n_steps: int
@@ -112,30 +67,52 @@ class Answered:
 class Recorder:
     """Keeps what each phase of an S4Q was."""
 
-    def __init__(self, learner: Any, phases: tuple[PhaseRecord, ...] = ()) -> None:
+    def __init__(self, learner: Any, phases: tuple[PhaseRecord, ...], evaluations: Evaluations | None) -> None:
         self._learner = learner
+        self._evaluations = evaluations
         self.phases = list(phases)
 
     def mark(self) -> None:
         self.phases.append(self._learner.last_phase)
 
     def record(self) -> Record:
-        return Record(self._learner.constants, tuple(self.phases), self._learner.open_phase)
+        evaluations = {} if self._evaluations is None else dict(self._evaluations.by_phase)
+        return Record(self._learner.constants, tuple(self.phases), self._learner.open_phase, evaluations)
 
 
 @final
 class Watch:
-    """What is certified of an S4Q, phase by phase."""
+    """What is certified of an S4Q, phase by phase.
 
-    def __init__(self, learner: Phased, before: Certified | None = None) -> None:
+    A phase is closed when the next one has its policy: until then the policy may still be evaluated.
+    """
+
+    def __init__(self, learner: Phased, evaluations: Evaluations | None, before: Certified | None = None) -> None:
         self._learner = learner
+        self._evaluations = evaluations
         self._certifier = Certifier(learner.constants, before)
-        if before is None:
-            self.mark()  # a run may go on where another ended
+        self._phase = 0 if self._newest is None else self._newest.phase
+        if before is None and learner.open_phase is not None:
+            self._close()  # a run may go on where another ended
 
-    def mark(self) -> None:
-        if self._learner.last_phase is not None:
-            self._certifier.add(self._learner.last_phase)
+    @property
+    def _newest(self) -> PhaseRecord | None:
+        return self._learner.open_phase or self._learner.last_phase
+
+    def update(self) -> None:
+        """The learner was told something."""
+        newest = self._newest
+        if newest is not None and newest.phase > self._phase:
+            self._close()
+            self._phase = newest.phase
+
+    def _close(self) -> None:
+        last = self._learner.last_phase
+        if last is not None:
+            self._certifier.add(last, self._evaluated(last))
+
+    def _evaluated(self, phase: PhaseRecord) -> Returns | None:
+        return None if self._evaluations is None else self._evaluations.by_phase.get(phase.phase)
 
     @property
     def certified(self) -> Certified:
@@ -143,7 +120,8 @@ class Watch:
         return self._certifier.certified
 
     def certificate(self) -> Certificate:
-        return self._certifier.certificate(self._learner.open_phase)
+        newest = self._newest
+        return self._certifier.certificate(newest, None if newest is None else self._evaluated(newest))
 
 
 @final
@@ -157,10 +135,12 @@ class Ledger:
         before: Progress,
         recorder: Recorder | None,
         watch: Watch | None,
+        evaluations: Evaluations | None = None,
         *,
         resumed: bool = False,
     ) -> None:
         self._resumed = resumed
+        self._evaluations, self._share = evaluations, before.evaluation_share
         self._recorder = recorder
         self._watch = watch
         self._budget, self._name = before.budget, before.name
@@ -182,8 +162,13 @@ class Ledger:
         """Book the episodes of an answer, each at the price of the policy that played it."""
         self.episodes += answer.n_episodes
         self.steps += answer.n_steps
-        self._request_episodes = answer.n_episodes + (self._request_episodes if request.done else 0)
-        self._request_steps = answer.n_steps + (self._request_steps if request.done else 0)
+        if not isinstance(request, Evaluate):  # which may come between two parts of another
+            self._request_episodes = answer.n_episodes + (self._request_episodes if request.done else 0)
+            self._request_steps = answer.n_steps + (self._request_steps if request.done else 0)
+        if self._evaluations is not None and isinstance(request, Evaluate):
+            self._evaluations.tell(answer)
+        if self._watch is not None:
+            self._watch.update()
         if isinstance(request, Explore):
             self._played = self._played.with_answer(answer)
             self._phase_played = self._phase_played.with_answer(answer)
@@ -202,8 +187,6 @@ class Ledger:
         self._phase_played = Played()
         if self._recorder is not None:
             self._recorder.mark()
-        if self._watch is not None:
-            self._watch.mark()
 
     def certified_gap(self) -> float:
         """The gap of the certificate so far."""
@@ -214,7 +197,27 @@ class Ledger:
         newest = self._points[-1].mean_return if self._points else None
         return "" if newest is None else f"return {newest:.4g} in phase {self._learner.phases}"
 
-    def answered(self, request: Request) -> Answered:
+    @property
+    def left(self) -> int:
+        """Episodes of the budget that are left."""
+        return self._budget - self.episodes
+
+    @property
+    def learned(self) -> int:
+        """Episodes that the learner asked for."""
+        return self.episodes - self.evaluation_episodes
+
+    @property
+    def evaluation_episodes(self) -> int:
+        """Episodes of evaluations so far."""
+        return 0 if self._evaluations is None else self._evaluations.n_episodes
+
+    def evaluated(self, request: Evaluate, answer: Returns) -> Answered:
+        """What became of a shard of an evaluation."""
+        n, phases = answer.n_episodes, self._learner.phases
+        return Answered(request.id, "evaluate", None, n, answer.n_steps, self.episodes, phases)
+
+    def answered(self, request: Explore | Regress) -> Answered:
         """What became of a request that is now answered in full."""
         return Answered(
             id=request.id,
@@ -242,6 +245,9 @@ class Ledger:
             certified=None if self._watch is None else self._watch.certified,
             request_episodes=self._request_episodes,
             request_steps=self._request_steps,
+            evaluation_share=self._share,
+            evaluation_episodes=self.evaluation_episodes,
+            evaluations={} if self._evaluations is None else dict(self._evaluations.by_phase),
         )
 
     def result(self) -> Run:
@@ -269,7 +275,8 @@ class Ledger:
         return Point(
             episodes=self.episodes,
             main_episodes=self._played.episodes,
-            replay_episodes=self.episodes - self._played.episodes,
+            replay_episodes=self.episodes - self._played.episodes - self.evaluation_episodes,
+            evaluation_episodes=self.evaluation_episodes,
             steps=self.steps,
             phases=self._learner.phases,
             regret=self._regret if known else None,

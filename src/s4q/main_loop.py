@@ -1,6 +1,7 @@
 """MainLoop: the part of a phase of S4Q in which its policy plays until some direction has enough new data."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import final
 
 import numpy as np
@@ -10,7 +11,7 @@ from s4q.checks import require_finite
 from s4q.factors import whitener
 from s4q.linear_q import LinearQ
 from s4q.presets import Constants
-from s4q.requests import Explore, Visits
+from s4q.requests import Explore, Returns, Visits
 from s4q.state import Reader, State
 
 
@@ -64,6 +65,7 @@ class Record:
     constants: Constants
     phases: tuple[PhaseRecord, ...]  # finished ones, in order
     unfinished: PhaseRecord | None  # the phase whose main loop was cut by the end of the run; None: none had begun
+    evaluations: Mapping[int, Returns] = field(default_factory=dict)  # of the policies of phases, by their numbers
 
 
 @final

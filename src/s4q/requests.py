@@ -5,7 +5,7 @@ answer = collector.collect(request)     # the sums, nothing else
 learner.tell(request, answer)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from math import log
 from typing import Any, Protocol, final
@@ -13,14 +13,14 @@ from typing import Any, Protocol, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array, BoolArray, IntArray, Phi, States
+from s4q.blocks import Array, IntArray, Phi, States
 from s4q.checks import require_count
-from s4q.factors import Factors
 from s4q.least_squares import Moments
 from s4q.linear_q import LinearQ
 from s4q.policies import Mixture, Policy, UniformPolicy
 from s4q.spec import Spec
 from s4q.state import Reader, State
+from s4q.transitions import Transitions
 
 MOST_STEPS = 4 * 10**18  # of one run: counts are int64, which holds twice as many
 
@@ -30,6 +30,7 @@ __all__ = [
     "MOST_STEPS",
     "Answer",
     "Collector",
+    "Evaluate",
     "Explore",
     "FeatureMap",
     "Learner",
@@ -39,6 +40,7 @@ __all__ = [
     "Regress",
     "Regression",
     "Request",
+    "Returns",
     "Shard",
     "Spec",
     "Transitions",
@@ -131,75 +133,25 @@ class Explore:
         return bool(np.max(progress) >= self.level(n_episodes))  # [Alg2:NewPolicyTrigger]
 
 
-Request = Regress | Explore
-
-
 @final
 @dataclass(frozen=True, eq=False, slots=True)
-class Transitions:
-    """Steps as features, not states: what a learner may keep of an episode. Rewards are shifted to start at 0."""
+class Evaluate:
+    """Play n episodes of the policy and tell what they returned. Nothing is learned from them.
 
-    levels: IntArray  # (n,)
-    vectors: Array  # (n, k): phi of the action taken
-    blocks: IntArray  # (n,)
-    rewards: Array  # (n,)
-    next_vectors: Array  # (n, n_actions, k); of no meaning where the episode ended
-    next_blocks: IntArray  # (n, n_actions)
-    ended: BoolArray  # (n,): the episode ended with this step
-    weights: IntArray  # (n,): how often this very step was seen
+    Its episodes never share dice with those of a Regress or an Explore, whatever their ids. `done` counts the
+    episodes already played under the same id.
+    """
 
-    @classmethod
-    def concatenate(cls, pieces: Sequence["Transitions"]) -> "Transitions":
-        """All steps of the pieces, in their order."""
-        return cls(*(np.concatenate([getattr(piece, f.name) for piece in pieces]) for f in fields(cls)))
+    id: int
+    policy: Policy
+    n_episodes: int
+    done: int = 0
 
-    def targets(self, spec: Spec, level: int, value: LinearQ, norm_sq: Array | None = None) -> Array:
-        """y = r + max_a' Qtar(s', a'), (n,), for a fit of `level`. An ended episode is worth a known constant."""
-        after = value.value(level + 1, Phi(self.next_vectors, self.next_blocks), norm_sq)
-        return self.rewards + np.where(self.ended, spec.ended_value(level), after)  # [Alg1:TDError]
+    def __post_init__(self) -> None:
+        require_count("n_episodes", self.n_episodes, "the number of episodes to play")
 
-    def moments(
-        self,
-        spec: Spec,
-        level: int,
-        value: LinearQ,
-        gram: Array | None = None,
-        factors: Factors | None = None,
-        norm_sq: Array | None = None,
-    ) -> Moments:
-        """The sums a fit of `level` needs, over all these steps whatever their level.
 
-        gram, its factors, and norm_sq (n, n_actions) of the next features in the metric of the target's bonus: if
-        known already.
-        """
-        targets = self.targets(spec, level, value, norm_sq)
-        return Moments.of(self.vectors, self.blocks, targets, spec.n_blocks, self.weights, gram, factors)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held by the arrays."""
-        return sum(int(getattr(self, f.name).nbytes) for f in fields(self))
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Transitions":
-        """From a checkpoint."""
-        vectors = reader.floats("vectors", (None, None))
-        n, k = vectors.shape
-        following = reader.floats("next_vectors", (n, None, k))
-        return cls(
-            levels=reader.counts("levels", (n,)),
-            vectors=vectors,
-            blocks=reader.counts("blocks", (n,)),
-            rewards=reader.floats("rewards", (n,)),
-            next_vectors=following,
-            next_blocks=reader.counts("next_blocks", following.shape[:2]),
-            ended=reader.flags("ended", (n,)),
-            weights=reader.counts("weights", (n,)),
-        )
+Request = Regress | Explore | Evaluate
 
 
 @final
@@ -238,23 +190,64 @@ class Visits:
     kept: Transitions | None = None
 
     def __add__(self, other: "Visits") -> "Visits":
-        def both(a: float | None, b: float | None) -> float | None:
-            return None if a is None or b is None else a + b
-
         kept = [part for part in (self.kept, other.kept) if part is not None]
         return Visits(
             self.grams + other.grams,
             self.progress + other.progress,
             self.n_episodes + other.n_episodes,
             self.return_sum + other.return_sum,
-            both(self.return_sum_sq, other.return_sum_sq),
-            both(self.start_value_sum, other.start_value_sum),
+            _both(self.return_sum_sq, other.return_sum_sq),
+            _both(self.start_value_sum, other.start_value_sum),
             self.n_steps + other.n_steps,
             Transitions.concatenate(kept) if kept else None,
         )
 
 
-Answer = Regression | Visits
+@final
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """The answer to Evaluate; `+` merges. Returns are in shifted rewards.
+
+    >>> Returns(2, 1.0, 0.5, None, 6) + Returns(1, 0.5, None, None, 3)
+    Returns(n_episodes=3, return_sum=1.5, return_sum_sq=None, start_value_sum=None, n_steps=9)
+    """
+
+    n_episodes: int
+    return_sum: float
+    return_sum_sq: float | None  # None where the collector cannot tell
+    start_value_sum: float | None  # the policy's own optimistic value at the start states; None if it has none
+    n_steps: int
+
+    def __add__(self, other: "Returns") -> "Returns":
+        return Returns(
+            self.n_episodes + other.n_episodes,
+            self.return_sum + other.return_sum,
+            _both(self.return_sum_sq, other.return_sum_sq),
+            _both(self.start_value_sum, other.start_value_sum),
+            self.n_steps + other.n_steps,
+        )
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Returns":
+        """From a checkpoint."""
+        return cls(
+            n_episodes=reader.integer("n_episodes", at_least=1),
+            return_sum=reader.number("return_sum"),
+            return_sum_sq=reader.number("return_sum_sq") if reader.has("return_sum_sq") else None,
+            start_value_sum=reader.number("start_value_sum") if reader.has("start_value_sum") else None,
+            n_steps=reader.integer("n_steps"),
+        )
+
+
+def _both(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
+
+
+Answer = Regression | Visits | Returns
 
 
 @final
@@ -289,7 +282,7 @@ class Learner(Protocol):
 
 
 class Collector(Protocol):
-    """Plays episodes and adds up. Draws only from SeedSequence(seed, spawn_key=(request.id, shard.index))."""
+    """Plays episodes and adds up. Draws only from SeedSequence(seed, spawn_key=(its address, shard.index))."""
 
     @property
     def seed(self) -> int: ...

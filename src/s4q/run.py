@@ -10,10 +10,12 @@ from s4q.callbacks import Callback, Listener, listeners
 from s4q.certificate import refusal
 from s4q.checkpoint import Autosave, Checkpoint, Keeper, as_autosave, where_to_begin
 from s4q.checks import require_count, require_flag, require_positive
+from s4q.evaluation import Evaluations, Schedule
 from s4q.interruption import interruption_held_back
-from s4q.ledger import Ledger, Progress, Recorder, Run, Watch
+from s4q.ledger import Ledger, Recorder, Run, Watch
+from s4q.progress import Progress
 from s4q.progress_bar import episode_bar
-from s4q.requests import MOST_STEPS, Collector, Explore, Learner, Request
+from s4q.requests import MOST_STEPS, Collector, Evaluate, Explore, Learner, Regress, Request
 
 
 def run(
@@ -23,6 +25,7 @@ def run(
     *,
     stop: Callable[[Run], bool] | None = None,
     stop_when_gap: float | None = None,
+    evaluation_share: float | None = None,
     callback: Callback | Iterable[Callback] | None = None,
     record: bool = False,
     checkpoint: str | PathLike[str] | Autosave | None = None,
@@ -32,9 +35,11 @@ def run(
 
     stop: called with the Run so far after each shard; True ends the run. stop_when_gap: end the run once its
     certificate proves that `Run.certificate.policy` is at most this far from the best (S4Q with a preset that proves
-    optimism; refused else). callback: a function, called with the Run so far whenever a phase (for S3Q an epoch) is
-    finished; or a Listener such as JsonLines, told of requests too; or a list of them. record: keep each phase's fit,
-    Gram matrix and Sigma_ref in `Run.record`, for an audit (S4Q only). progress_bar: on a terminal only.
+    optimism; refused else). evaluation_share: this share of all episodes plays the policy of the newest phase for the
+    lower bound of the certificate, and nothing is learned from them; None: 0, or what an interrupted run had. They
+    count in `episodes` and in the regret. callback: a function, called with the Run so far whenever a phase (for S3Q
+    an epoch) is finished; or a Listener such as JsonLines, told of requests too; or a list of them. record: keep each
+    phase's fit, Gram matrix and Sigma_ref in `Run.record`, for an audit (S4Q only). progress_bar: on a terminal only.
     checkpoint: a file to write at the beginning, after every phase, every 5 minutes (or as Autosave says), at the end.
 
     A Run counts its own episodes, from 0, while its phases are the learner's. Going on after `stop` gives the bits of
@@ -54,12 +59,16 @@ def run(
     _require_roles(learner, collector, stop)
     if stop_when_gap is not None:
         require_positive("stop_when_gap", stop_when_gap, "the largest gap to put up with, in the units of the rewards")
-    active, before = where_to_begin(learner, collector.seed, int(episodes), record)
+    _require_share(evaluation_share)
+    active, before = where_to_begin(learner, collector.seed, int(episodes), record, evaluation_share)
     _require_one_problem(active, collector, int(episodes))
-    recorder = _recorder(active, before)
-    watch = _watch(active, before, needed=stop_when_gap is not None, wanted=recorder is not None)
+    needed = "stop_when_gap" if stop_when_gap is not None else "evaluation_share" if before.evaluation_share else None
+    _require_certificates(active, needed)
+    evaluations = _evaluations(active, before)
+    recorder = _recorder(active, before, evaluations)
+    watch = _watch(active, before, evaluations, needed=needed is not None, wanted=recorder is not None)
     resumed = isinstance(learner, Checkpoint) and learner.begun
-    told, ledger = listeners(callback), Ledger(active, collector, before, recorder, watch, resumed=resumed)
+    told, ledger = listeners(callback), Ledger(active, collector, before, recorder, watch, evaluations, resumed=resumed)
     keeper = None if checkpoint is None else Keeper(as_autosave(checkpoint), active, collector.seed)
 
     def enough() -> bool:
@@ -72,7 +81,7 @@ def run(
             keeper.write(ledger.progress())
         for one in told:
             one.on_start(ledger.result())
-        while ledger.episodes < episodes and _one_shard(active, collector, int(episodes), ledger, told, keeper):
+        while ledger.episodes < episodes and _one_shard(active, collector, evaluations, ledger, told, keeper):
             advance(ledger.episodes, ledger.note())
             if enough():
                 break
@@ -86,29 +95,40 @@ def run(
 def _one_shard(
     learner: Learner,
     collector: Collector,
-    episodes: int,
+    evaluations: Evaluations | None,
     ledger: Ledger,
     told: tuple[Listener, ...],
     keeper: Keeper | None,
 ) -> bool:
     """Ask, collect, tell; count, announce, save. False when the learner asks for nothing more."""
-    request = learner.ask(episodes - ledger.episodes)
+    request = _next_request(learner, evaluations, ledger)
     if request is None:
         return False
     answer = _play(collector, request, ledger, keeper)
     phases = learner.phases
     with interruption_held_back() as interruption:
-        learner.tell(request, answer)
+        if not isinstance(request, Evaluate):
+            learner.tell(request, answer)
         ledger.charge(request, answer)
         phase_over = learner.phases > phases
         if phase_over:
             ledger.mark(request)
-    if told:
+    if isinstance(request, Evaluate):
+        for one in told:
+            one.on_request(ledger.evaluated(request, answer))
+    elif told:
         _announce(told, learner, request, ledger, phase_over)
     if keeper is not None and (phase_over or keeper.due or interruption.came):
         keeper.write(ledger.progress())
     interruption.deliver()
     return True
+
+
+def _next_request(learner: Learner, evaluations: Evaluations | None, ledger: Ledger) -> Request | None:
+    """The evaluation that is due, or else what the learner asks, which leaves room for the evaluations to come."""
+    if evaluations is None:
+        return learner.ask(ledger.left)
+    return evaluations.ask(ledger.learned) or learner.ask(ledger.left - evaluations.reserved())
 
 
 def _play(collector: Collector, request: Request, ledger: Ledger, keeper: Keeper | None) -> Any:
@@ -125,7 +145,9 @@ def _play(collector: Collector, request: Request, ledger: Ledger, keeper: Keeper
         raise
 
 
-def _announce(told: Iterable[Listener], learner: Learner, request: Request, ledger: Ledger, phase_over: bool) -> None:
+def _announce(
+    told: Iterable[Listener], learner: Learner, request: Explore | Regress, ledger: Ledger, phase_over: bool
+) -> None:
     """Tell of a request that is done (`ask` is pure: it shows whether another one is next) and of a finished phase."""
     following = learner.ask(1)
     if following is None or following.id != request.id:
@@ -145,20 +167,44 @@ def _require_roles(learner: object, collector: object, stop: object) -> None:
         raise ValueError(f"stop must be a function of a Run, or None; got {stop!r}")
 
 
-def _recorder(learner: Learner, before: Progress) -> Recorder | None:
+def _require_share(share: object) -> None:
+    if share is not None and not (isinstance(share, (int, float)) and 0 <= share < 1):
+        raise ValueError(f"evaluation_share is a share of all episodes, so it must lie in [0, 1); got {share!r}")
+
+
+def _require_certificates(learner: Any, what: str | None) -> None:
+    """What needs certificates is refused where the learner cannot have any."""
+    if what is not None and not hasattr(learner, "last_phase"):
+        raise ValueError(f"{what} needs the certificates of an S4Q; {type(learner).__name__} has none")
+
+
+def _evaluations(learner: Any, before: Progress) -> Evaluations | None:
+    if not before.evaluation_share:
+        return None
+    return Evaluations(
+        learner,
+        Schedule(before.evaluation_share, before.budget),
+        before.episodes - before.evaluation_episodes,
+        before.evaluation_episodes,
+        before.evaluations,
+        keep_all=before.record is not None,
+    )
+
+
+def _recorder(learner: Learner, before: Progress, evaluations: Evaluations | None) -> Recorder | None:
     if before.record is None:
         return None
     if not hasattr(learner, "last_phase"):
         raise ValueError(f"record=True keeps the phases of an S4Q; {type(learner).__name__} has none")
-    return Recorder(learner, before.record)
+    return Recorder(learner, before.record, evaluations)
 
 
-def _watch(learner: Any, before: Progress, *, needed: bool, wanted: bool) -> Watch | None:
-    """Certificates along the way; refused when they are needed and the learner cannot have any."""
-    if needed and not hasattr(learner, "last_phase"):
-        raise ValueError(f"stop_when_gap needs the certificates of an S4Q; {type(learner).__name__} has none")
+def _watch(
+    learner: Any, before: Progress, evaluations: Evaluations | None, *, needed: bool, wanted: bool
+) -> Watch | None:
+    """Certificates along the way; refused when they are needed and nothing is proved."""
     if needed or (wanted and refusal(learner.constants) is None):
-        return Watch(learner, before.certified)
+        return Watch(learner, evaluations, before.certified)
     return None
 
 

@@ -2,18 +2,16 @@
 
 from typing import Any, final
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 from s4q.collectors.player import Player
+from s4q.collectors.scores import Scores
 from s4q.collectors.stepping import Stepping
 from s4q.collectors.tally import Tally
 from s4q.interruption import interruption_held_back
-from s4q.policies import Mixture
-from s4q.requests import Explore, FeatureMap, Learner, Regress, Shard
+from s4q.requests import Evaluate, Explore, FeatureMap, Learner, Shard
 
 _BUDGET = 2**40  # nobody knows how long a live system runs
-_AFTERWARDS = 2**62  # request id of the episodes after the learner is done
 
 
 @final
@@ -39,7 +37,7 @@ class Stream:
         self.learner = learner
         self.n_episodes = 0  # finished ones
         self._stepping = Stepping("stream", features, learner.spec, seed, discrete=False, reset_early=False)
-        self._tally: Tally | None = None
+        self._tally: Tally | Scores | None = None
         self._player: Player | None = None
         self._waiting = False  # for `observe`
 
@@ -74,18 +72,18 @@ class Stream:
             self._tell(tally)
         return True
 
-    def _next_tally(self) -> Tally:
+    def _next_tally(self) -> Tally | Scores:
         """Of the learner's next request; of its policy alone when it asks for nothing more."""
         request = self.learner.ask(_BUDGET)
         if request is None:
-            request = Regress(_AFTERWARDS, 0, Mixture([self.learner.policy], np.ones(1)), self.learner.q, _BUDGET)
-            return self._stepping.tally(request, Shard(self.n_episodes, 1), None)
+            evaluation = Evaluate(0, self.learner.policy, _BUDGET)
+            return self._stepping.tally(evaluation, Shard(self.n_episodes, 1), None)
         shard = next(iter(self._stepping.shards(request)))
         start = request.start() if isinstance(request, Explore) else None
         return self._stepping.tally(request, shard, start)
 
-    def _tell(self, tally: Tally) -> None:
-        if tally.request.id != _AFTERWARDS:
+    def _tell(self, tally: Tally | Scores) -> None:
+        if isinstance(tally, Tally):
             # Bits depend on the number of threads.
             with threadpool_limits(limits=1), interruption_held_back() as interruption:
                 self.learner.tell(tally.request, tally.answer())

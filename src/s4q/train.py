@@ -52,19 +52,39 @@ class Files:
         return found
 
 
-def train(problem: str, episodes: int, *, preset: PresetName = "practical", seed: int = 0, files: Files) -> s4q.Run:
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goal:
+    """Which certificate is wanted of a training run, and what is spent on it; as in `s4q.run`."""
+
+    stop_when_gap: float | None = None
+    evaluation_share: float = 0.0
+
+
+def train(
+    problem: str,
+    episodes: int,
+    *,
+    preset: PresetName = "practical",
+    seed: int = 0,
+    goal: Goal | None = None,
+    files: Files,
+) -> s4q.Run:
     """Learn a built-in problem with S4Q, counting episodes, for `episodes` in all.
 
     >>> train("chain", 1000, files=Files()).episodes
     1000
     """
     mdp = named_problem(problem)
-    settings = {"problem": problem, "preset": preset}
+    goal = goal or Goal()
+    settings = {"problem": problem, "preset": preset, "evaluation_share": goal.evaluation_share}
     learner = s4q.S4Q(mdp, preset=preset)
     return s4q.run(
         files.interrupted(settings) or learner,
         s4q.collectors.CountCollector(mdp, seed=seed),
         episodes,
+        stop_when_gap=goal.stop_when_gap,
+        evaluation_share=goal.evaluation_share,
         checkpoint=files.autosave(settings),
         callback=files.logs(),
         progress_bar=True,
@@ -81,10 +101,11 @@ def train_environment(
     preset: PresetName = "practical",
     seed: int = 0,
     evaluate: int = 1_000,
+    goal: Goal | None = None,
     files: Files,
 ) -> tuple[s4q.Run, s4q.Evaluation | None]:
     """Learn a Gymnasium environment with an Agent, for `episodes` in all; and play its policy `evaluate` times."""
-    env = _made(env_id)
+    env, goal = _made(env_id), goal or Goal()
     declared = None if reward_range is None else list(reward_range)
     settings = {
         "problem": env_id,
@@ -92,6 +113,7 @@ def train_environment(
         "reward_range": declared,
         "value_bound": value_bound,
         "preset": preset,
+        "evaluation_share": goal.evaluation_share,
     }
     autosave, told = files.autosave(settings), files.logs()
     found = files.interrupted(settings)
@@ -99,11 +121,18 @@ def train_environment(
         agent = s4q.Agent(
             env, horizon=horizon, reward_range=reward_range, value_bound=value_bound, preset=preset, seed=seed
         )
-        agent.learn(episodes, progress_bar=True, callback=told, checkpoint=autosave)
+        agent.learn(
+            episodes,
+            progress_bar=True,
+            callback=told,
+            checkpoint=autosave,
+            stop_when_gap=goal.stop_when_gap,
+            evaluation_share=goal.evaluation_share,
+        )
     else:
         found.require_seed(seed)
         agent = s4q.Agent.load(files.checkpoint, env=env)
-        agent.resume(episodes, progress_bar=True, callback=told, checkpoint=autosave)
+        agent.resume(episodes, progress_bar=True, callback=told, checkpoint=autosave, stop_when_gap=goal.stop_when_gap)
     return cast(s4q.Run, agent.run), agent.evaluate(evaluate) if evaluate else None
 
 

@@ -12,12 +12,25 @@ from s4q.collectors import shards
 from s4q.collectors.arrays import Arrays, NumpyArrays
 from s4q.collectors.lenses import FeatureLens, Lens, TableLens
 from s4q.collectors.rollout import BatchedEnv, Group, LevelStep, Rollout
-from s4q.collectors.shards import fixed_shards
+from s4q.collectors.shards import address, fixed_shards
 from s4q.features import TableFeatures
 from s4q.least_squares import Moments
 from s4q.linear_q import LinearQ
 from s4q.problems import FiniteMDP
-from s4q.requests import ROUNDING, Explore, FeatureMap, Regress, Regression, Request, Shard, Spec, Transitions, Visits
+from s4q.requests import (
+    ROUNDING,
+    Evaluate,
+    Explore,
+    FeatureMap,
+    Regress,
+    Regression,
+    Request,
+    Returns,
+    Shard,
+    Spec,
+    Transitions,
+    Visits,
+)
 
 BATCH_SIZE = 1024  # episodes; part of what a seed means, so changing it changes every result
 _FIRST_SHARD = 64  # of an Explore, whose shards double: few episodes are played beyond the crossing
@@ -78,7 +91,7 @@ class BatchCollector:
 
     def shards(self, request: Request) -> Iterator[Shard]:
         """Batches; for Explore they double from 64 on. A pure function of the request."""
-        if isinstance(request, Regress):
+        if isinstance(request, Regress | Evaluate):
             yield from fixed_shards(request, self._batch_size)
             return
         most = max(1, min(self._batch_size, _BUFFER // (self.spec.horizon * self.spec.block_dim)))
@@ -94,12 +107,14 @@ class BatchCollector:
 
     def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
         """The answer of one shard; `start` is an Explore's progress before it."""
-        sequence = np.random.SeedSequence(self.seed, spawn_key=(request.id, shard.index))
+        if not isinstance(request, Regress | Explore | Evaluate):
+            raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(address(request), shard.index))
         if isinstance(request, Regress):
             return self._regress(request, shard, sequence)
         if isinstance(request, Explore):
             return self._explore(request, shard, sequence, request.start() if start is None else start)
-        raise ValueError(f"request must be a Regress or an Explore; got {type(request).__name__}")
+        return self._evaluate(request, shard, sequence)
 
     def _regress(self, request: Regress, shard: Shard, sequence: np.random.SeedSequence) -> Regression:
         for_mixture, for_env = sequence.spawn(2)
@@ -177,6 +192,20 @@ class BatchCollector:
             n_steps=sum(counts),
             kept=Transitions.concatenate(trimmed) if trimmed else None,
         )
+
+    def _evaluate(self, request: Evaluate, shard: Shard, sequence: np.random.SeedSequence) -> Returns:
+        spec, to_numpy, n = self.spec, self._arrays.to_numpy, shard.n_episodes
+        rng, groups = self._arrays.generator(sequence.spawn(2)[1]), [Group(request.policy, 0, n)]
+        # 0 a step after an early end is -reward_min a step in shifted units, as for the steps taken.
+        returns = np.full(n, -spec.horizon * spec.reward_min)
+        n_steps = 0
+        promised: float | None = None
+        for step in self._rollout.steps(rng, groups, spec.horizon, look_after=False, sample_from=spec.horizon):
+            returns[to_numpy(step.rows)] += to_numpy(step.rewards)
+            n_steps += step.rows.shape[0]
+            if step.h == 0 and step.best is not None and isinstance(request.policy, LinearQ):
+                promised = float(np.sum(request.policy.clipped(0, to_numpy(step.best.values))))
+        return Returns(n, float(returns.sum()), float(returns @ returns), promised, n_steps)
 
     def _transitions(self, step: LevelStep, n: int) -> Transitions:
         """The first n rows of a step, as features in numpy."""

@@ -21,7 +21,20 @@ from s4q.least_squares import gram_of
 from s4q.linear_q import LinearQ
 from s4q.memo import Memo
 from s4q.problems import FiniteMDP
-from s4q.requests import MOST_STEPS, Explore, Mixture, Policy, Regress, Regression, Request, Shard, Transitions, Visits
+from s4q.requests import (
+    MOST_STEPS,
+    Evaluate,
+    Explore,
+    Mixture,
+    Policy,
+    Regress,
+    Regression,
+    Request,
+    Returns,
+    Shard,
+    Transitions,
+    Visits,
+)
 
 
 @final
@@ -46,8 +59,8 @@ class CountCollector:
         self._norms: Memo[Array, Array] = Memo(mdp.features.norms_sq, size=2)
 
     def shards(self, request: Request) -> Iterator[Shard]:
-        """One shard for Regress. For Explore what cannot cross yet, then doubling chunks, the kept episodes apart."""
-        if isinstance(request, Regress):
+        """One shard; for Explore what cannot cross yet, then doubling chunks, the kept episodes apart."""
+        if isinstance(request, Regress | Evaluate):
             yield Shard(request.done, request.n_episodes)
             return
         n, end = request.done, request.done + request.max_episodes
@@ -75,7 +88,9 @@ class CountCollector:
             return self._regress(request, shard)
         if isinstance(request, Explore):
             return self._explore(request, shard, request.start() if start is None else start)
-        raise ValueError(f"request must be a Regress or an Explore; got {type(request).__name__}")
+        if isinstance(request, Evaluate):
+            return self._evaluate(request, shard)
+        raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
 
     def _regress(self, request: Regress, shard: Shard) -> Regression:
         rng = generator(self.seed, request, shard)
@@ -158,6 +173,17 @@ class CountCollector:
             start_value_sum=self._start_values(request.policy, done),
             n_steps=int(done.taken.sum()),
             kept=self._kept(done) if keeps else None,
+        )
+
+    def _evaluate(self, request: Evaluate, shard: Shard) -> Returns:
+        rng, model = generator(self.seed, request, shard), self._model
+        flow = model.draw(rng, self.mdp.policy_table(request.policy), shard.n_episodes)
+        return Returns(
+            n_episodes=flow.n_episodes,
+            return_sum=model.return_sum(flow),
+            return_sum_sq=None,  # counts do not know which steps belong to one episode
+            start_value_sum=self._start_values(request.policy, flow),
+            n_steps=int(flow.taken.sum()),
         )
 
     def _until_crossing(

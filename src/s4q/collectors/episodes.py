@@ -16,7 +16,7 @@ from s4q.least_squares import gram_of
 from s4q.linear_q import LinearQ
 from s4q.memo import Memo
 from s4q.problems import FiniteMDP
-from s4q.requests import Explore, Policy, Regress, Regression, Request, Shard, Transitions, Visits
+from s4q.requests import Evaluate, Explore, Policy, Regress, Regression, Request, Returns, Shard, Transitions, Visits
 
 SHARD_SIZE = 1024  # episodes; part of what a seed means, so changing it changes every result
 
@@ -58,7 +58,9 @@ class EpisodeCollector:
             return self._regress(request, shard)
         if isinstance(request, Explore):
             return self._explore(request, shard, request.start() if start is None else start)
-        raise ValueError(f"request must be a Regress or an Explore; got {type(request).__name__}")
+        if isinstance(request, Evaluate):
+            return self._evaluate(request, shard)
+        raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
 
     def _regress(self, request: Regress, shard: Shard) -> Regression:
         rng = generator(self.seed, request, shard)
@@ -100,6 +102,19 @@ class EpisodeCollector:
             start_value_sum=self._start_values(request.policy, episodes),
             n_steps=episodes.n_steps,
             kept=self._transitions(episodes.first(keep), range(self.mdp.horizon)) if keep > 0 else None,
+        )
+
+    def _evaluate(self, request: Evaluate, shard: Shard) -> Returns:
+        dice = self._dice(generator(self.seed, request, shard), shard)
+        played = [self._play(request.policy, rolls, self.mdp.horizon) for rolls in dice]
+        episodes = self._episodes(played, dice)
+        returns = self._returns(episodes)
+        return Returns(
+            n_episodes=len(played),
+            return_sum=float(returns.sum()),
+            return_sum_sq=float(returns @ returns),
+            start_value_sum=self._start_values(request.policy, episodes),
+            n_steps=episodes.n_steps,
         )
 
     def _dice(self, rng: np.random.Generator, shard: Shard) -> Array:

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from s4q.requests import Collector, Explore, Request, Shard
+from s4q.requests import Collector, Evaluate, Explore, Request, Shard
+
+_EVALUATION = 2**32 - 1  # the first word of the address of every Evaluate; no learner asks that often
 
 
 def fixed_shards(request: Request, size: int) -> Iterator[Shard]:
@@ -19,9 +21,18 @@ def fixed_shards(request: Request, size: int) -> Iterator[Shard]:
         yield Shard(first, min(size, end - first))
 
 
+def address(request: Request) -> int:
+    """Where the dice of a request are: the first part of their spawn key.
+
+    SeedSequence reads a number as words of 32 bits. Those of an Evaluate are always four: its mark, two words of the
+    id, 1. So it shares no dice with any other request, whatever their ids and shards.
+    """
+    return 2**96 + (request.id << 32) + _EVALUATION if isinstance(request, Evaluate) else request.id
+
+
 def generator(seed: int, request: Request, shard: Shard) -> np.random.Generator:
     """The dice of one shard: addressed, never carried from one shard to the next."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(request.id, shard.index)))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(address(request), shard.index)))
 
 
 def collect(collector: Collector, request: Request) -> Any:

@@ -13,11 +13,12 @@ from s4q.collectors.dice import EpisodeDice
 from s4q.collectors.draws import cumulative
 from s4q.collectors.looks import Eyes, Place
 from s4q.collectors.player import Player
-from s4q.collectors.shards import fixed_shards
+from s4q.collectors.scores import Scores
+from s4q.collectors.shards import address, fixed_shards
 from s4q.collectors.tally import Tally
 from s4q.memo import Memo
 from s4q.policies import Policy
-from s4q.requests import FeatureMap, Request, Shard, Spec
+from s4q.requests import Evaluate, FeatureMap, Request, Shard, Spec
 
 _BUFFER = 2**22  # numbers held for one shard at most: 32 MB
 _MOST_EPISODES = 256
@@ -55,17 +56,21 @@ class Stepping:
         """Fixed pieces, a pure function of the request."""
         return fixed_shards(request, shard_size(self.spec))
 
-    def tally(self, request: Any, shard: Shard, start: Array | None) -> Tally:
+    def tally(self, request: Any, shard: Shard, start: Array | None) -> Tally | Scores:
         """An empty one."""
-        tally = Tally(request, shard, start, self.spec, self._reset_early)
+        tally: Tally | Scores
+        if isinstance(request, Evaluate):
+            tally = Scores(request, shard, self.spec)
+        else:
+            tally = Tally(request, shard, start, self.spec, self._reset_early)
         self._actors.keep_only(tally.policies[0])  # an actor holds its policy and more
         return tally
 
-    def player(self, tally: Tally, ahead: int = 0, seeded: bool = True) -> Player:
+    def player(self, tally: Tally | Scores, ahead: int = 0, seeded: bool = True) -> Player:
         """Of the episode that is `ahead` of the next one to be tallied. seeded: the environment takes its seed."""
         number = tally.n_episodes + ahead
         request, episode = tally.request, tally.shard.index + number
-        dice = EpisodeDice(self.seed, request.id, episode, self.spec.horizon)
+        dice = EpisodeDice(self.seed, address(request), episode, self.spec.horizon)
         policies, weights = tally.policies
         which = bisect_right(cumulative(np.array(weights)).tolist(), dice.mixture) if len(policies) > 1 else 0
         return Player(

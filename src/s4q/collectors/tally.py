@@ -25,7 +25,7 @@ class Tally:
 
     def __init__(self, request: Regress | Explore, shard: Shard, start: Array | None, spec: Spec, reset_early: bool):
         if not isinstance(request, Regress | Explore):
-            raise ValueError(f"request must be a Regress or an Explore; got {type(request).__name__}")
+            raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
         self.request = request
         self.shard = shard
         self.n_episodes = 0
