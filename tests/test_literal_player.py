@@ -177,7 +177,7 @@ def kept_rows(answer: Visits, weighed: bool) -> Counter:
 
 def wide(word: int) -> int:
     """The seed of an environment, from 64 random bits."""
-    return word // 2**33
+    return 2**62 + word // 4
 
 
 class Literal:
