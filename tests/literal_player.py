@@ -5,7 +5,7 @@ are inputs: they are asked for one observation at a time. Dice are made again fr
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -39,8 +39,8 @@ class Sums:
     progress: Vector
     per_policy: list[int]
     sum_y2: float = 0.0
-    n: int = 0
-    n_steps: int = 0
+    n: float = 0
+    n_steps: float = 0
     n_episodes: int = 0
     return_sum: float = 0.0
     return_sum_sq: float = 0.0
@@ -159,7 +159,53 @@ class LiteralPlayer:
         """Of a problem and a policy that leave nothing to chance."""
         return self._mdp_episode(mdp, policy, which, [0.5] * (1 + 3 * mdp.horizon), last)
 
+    def all_steps(self, mdp: Any, policy: Any, last: int) -> Iterator[tuple[int, float, Step]]:
+        """Every step that an episode may take: its level, its chance, and what happens."""
+        here = dict(enumerate(mdp.start.tolist()))
+        for h in range(last):
+            arrived: dict[int, float] = {}
+            for state, chance in here.items():
+                for action, acts in enumerate(self.chances(policy, h, state) if chance > 0 else []):
+                    for after, moves in enumerate(mdp.transitions[h][state][action].tolist() if acts > 0 else []):
+                        if moves == 0:
+                            continue
+                        ended = bool(mdp.terminal[after])
+                        for reward, pays in payments(mdp, h, state, action, after):
+                            if pays > 0:
+                                yield h, chance * acts * moves * pays, Step(state, action, reward, after, ended)
+                        if not ended:
+                            arrived[after] = arrived.get(after, 0.0) + chance * acts * moves
+            here = arrived
+
     # Adding up.
+
+    def mean_regression(self, request: Any, mdp: Any) -> Sums:
+        """The expected sums of one episode of a Regress."""
+        sums = self._empty(1, len(request.mixture.policies), 1)
+        last = self.last_step(request, reset_early=True)
+        for policy, weight in zip(*policies_of(request), strict=True):
+            for h, chance, step in self.all_steps(mdp, policy, last):
+                sums.n_steps += weight * chance
+                if request.pool or h == request.level:
+                    self._sample(sums, request, h, step, weight * chance)
+        return sums
+
+    def mean_visits(self, request: Any, mdp: Any) -> tuple[Sums, dict[tuple[Any, ...], float]]:
+        """The expected sums of one episode of an Explore, and how often each kept step is seen."""
+        sums = self._empty(self.horizon, 1, 1 if request.pool else self.horizon)
+        seen: dict[tuple[Any, ...], float] = {}
+        for h, chance, step in self.all_steps(mdp, request.policy, self.horizon):
+            sums.n_steps += chance
+            sums.progress[0 if request.pool else h] += chance * self._visit(sums, request, h, step, chance)
+            sums.return_sum += chance * (step.reward - self.low)
+            if step.ended:
+                sums.return_sum += chance * (self.horizon - 1 - h) * -self.low
+            row = self._kept(h, step)
+            seen[row] = seen.get(row, 0.0) + chance
+        if hasattr(request.policy, "theta"):
+            starts = enumerate(mdp.start.tolist())
+            sums.start_value_sum = sum(p * self.worth(request.policy, 0, s, 0) for s, p in starts if p > 0)
+        return sums, seen
 
     def last_step(self, request: Any, reset_early: bool) -> int:
         """How many steps an episode of this request takes unless it ends."""
@@ -178,7 +224,7 @@ class LiteralPlayer:
                     self._sample(sums, request, h, step)
         return sums
 
-    def _sample(self, sums: Sums, request: Any, h: int, step: Step) -> None:
+    def _sample(self, sums: Sums, request: Any, h: int, step: Step, weight: float = 1) -> None:
         vectors, blocks = self.look(h, step.observation)
         x, b = vectors[step.action], blocks[step.action]
         y = step.reward - self.low
@@ -186,12 +232,12 @@ class LiteralPlayer:
             y += (self.horizon - 1 - request.level) * -self.low  # 0 a step from now on, in shifted units
         else:
             y += self.worth(request.value, request.level + 1, step.after, min(h + 1, self.horizon - 1))
-        add_outer(sums.gram[0][b], x)
+        add_outer(sums.gram[0][b], x, weight)
         for i in range(self.k):
-            sums.moment[b][i] += x[i] * y
-            sums.moment_sq[b][i] += x[i] * y * y
-        sums.sum_y2 += y * y
-        sums.n += 1
+            sums.moment[b][i] += weight * x[i] * y
+            sums.moment_sq[b][i] += weight * x[i] * y * y
+        sums.sum_y2 += weight * y * y
+        sums.n += weight
 
     def visits(self, request: Any, episodes: Iterable[Episode], n_kept: int | None = None) -> Sums:
         """Of an Explore: up to and including the first episode with which it crosses."""
@@ -207,12 +253,7 @@ class LiteralPlayer:
                 sums.start_value_sum += self.worth(request.policy, 0, steps[0].observation, 0)
             total = 0.0
             for h, step in enumerate(steps):
-                vectors, blocks = self.look(h, step.observation)
-                x, b = vectors[step.action], blocks[step.action]
-                add_outer(sums.gram[h][b], x)
-                white = request.whitener[h][b].tolist()
-                norm_sq = sum(sum(w * xi for w, xi in zip(row, x, strict=True)) ** 2 for row in white)
-                sums.progress[0 if request.pool else h] += norm_sq
+                sums.progress[0 if request.pool else h] += self._visit(sums, request, h, step)
                 total += step.reward - self.low
                 if sums.n_episodes <= (request.keep if n_kept is None else n_kept):
                     sums.kept.append(self._kept(h, step))
@@ -224,6 +265,14 @@ class LiteralPlayer:
             if so_far >= request.threshold[0] + request.threshold[1] * math.log(number):
                 break
         return sums
+
+    def _visit(self, sums: Sums, request: Any, h: int, step: Step, weight: float = 1) -> float:
+        """Adds phi phi^T; returns |W phi|^2."""
+        vectors, blocks = self.look(h, step.observation)
+        x, b = vectors[step.action], blocks[step.action]
+        add_outer(sums.gram[h][b], x, weight)
+        white = request.whitener[h][b].tolist()
+        return sum(sum(w * xi for w, xi in zip(row, x, strict=True)) ** 2 for row in white)
 
     def _kept(self, h: int, step: Step) -> tuple[Any, ...]:
         vectors, blocks = self.look(h, step.observation)
@@ -277,11 +326,20 @@ def paid(mdp: Any, h: int, state: int, action: int, after: int, number: float) -
     return mdp.spec.reward_max if number * spread < mean - mdp.spec.reward_min else mdp.spec.reward_min
 
 
-def add_outer(matrix: list[Vector], x: Vector) -> None:
-    """matrix += x x^T"""
+def payments(mdp: Any, h: int, state: int, action: int, after: int) -> list[tuple[float, float]]:
+    """The rewards that a step of a FiniteMDP may pay, the user's units, each with its chance."""
+    if mdp.reward_noise == "none":
+        return [(paid(mdp, h, state, action, after, 0.0), 1.0)]
+    low, high = mdp.spec.reward_min, mdp.spec.reward_max
+    chance = (float(mdp.rewards[h][state][action]) - low) / (high - low)
+    return [(high, chance), (low, 1.0 - chance)]
+
+
+def add_outer(matrix: list[Vector], x: Vector, weight: float = 1) -> None:
+    """matrix += weight x x^T"""
     for i in range(len(x)):
         for j in range(len(x)):
-            matrix[i][j] += x[i] * x[j]
+            matrix[i][j] += weight * x[i] * x[j]
 
 
 def kept_row(
