@@ -164,3 +164,28 @@ def test_a_registered_time_limit_is_seen_in_one_env_and_in_many() -> None:
 def test_a_collector_for_another_problem_is_refused_by_run() -> None:
     with pytest.raises(ValueError, match="made for one problem, but horizon is 9 for the learner and 8"):
         s4q.run(s4q.S4Q(drift_spec(FEATURES, horizon=9)), GymCollector(Drift(), FEATURES, SPEC), 5)
+
+
+class SinglePrecision(Drift):
+    """Pays the bounds of its range in turn, a rounding beyond them."""
+
+    def step(self, action: int) -> tuple:
+        seen, _, _, truncated, info = super().step(action)
+        reward = 0.5 + 4e-7 if self.t % 2 else -1.5 - 4e-7
+        return seen, reward, False, truncated, info
+
+
+def test_rounding_beyond_the_range_is_clipped() -> None:
+    """Kept rewards and returns are those of the bounds, exactly; a little more is refused."""
+    request = Explore(3, s4q.UniformPolicy(3), np.tile(np.eye(4), (8, 3, 1, 1)), (np.inf, 0.0), 3, keep=3)
+    for collector in (
+        GymCollector(SinglePrecision(), FEATURES, SPEC),
+        VectorCollector(SyncVectorEnv([SinglePrecision] * 2), FEATURES, SPEC),
+    ):
+        answer = collector.collect(request)
+        assert answer.kept.rewards.tolist() == [2.0, 0.0] * 12
+        assert answer.return_sum == 24.0
+    for reward in (0.5 + 3e-6, -1.5 - 3e-6):
+        env = Broken(Drift(), 0, lambda r, reward=reward: (r[0], reward, *r[2:]))
+        with pytest.raises(ValueError, match="outside of the declared range"):
+            GymCollector(env, FEATURES, SPEC).collect(request)
