@@ -12,7 +12,7 @@ from gymnasium.wrappers import TimeLimit
 
 import s4q
 from s4q.collectors import BatchCollector, GymCollector, VectorCollector
-from s4q.requests import Explore, Phi
+from s4q.requests import Explore, Phi, Regress
 from small_envs import Broken, Drift, Waves
 from test_gym_env import drift_spec
 
@@ -164,3 +164,76 @@ def test_a_registered_time_limit_is_seen_in_one_env_and_in_many() -> None:
 def test_a_collector_for_another_problem_is_refused_by_run() -> None:
     with pytest.raises(ValueError, match="made for one problem, but horizon is 9 for the learner and 8"):
         s4q.run(s4q.S4Q(drift_spec(FEATURES, horizon=9)), GymCollector(Drift(), FEATURES, SPEC), 5)
+
+
+class SinglePrecision(Drift):
+    """Pays the bounds of its range in turn, a rounding beyond them."""
+
+    def step(self, action: int) -> tuple:
+        seen, _, _, truncated, info = super().step(action)
+        reward = 0.5 + 4e-7 if self.t % 2 else -1.5 - 4e-7
+        return seen, reward, False, truncated, info
+
+
+def test_rounding_beyond_the_range_is_clipped() -> None:
+    """Kept rewards and returns are those of the bounds, exactly; a little more is refused."""
+    request = Explore(3, s4q.UniformPolicy(3), np.tile(np.eye(4), (8, 3, 1, 1)), (np.inf, 0.0), 3, keep=3)
+    for collector in (
+        GymCollector(SinglePrecision(), FEATURES, SPEC),
+        VectorCollector(SyncVectorEnv([SinglePrecision] * 2), FEATURES, SPEC),
+    ):
+        answer = collector.collect(request)
+        assert answer.kept.rewards.tolist() == [2.0, 0.0] * 12
+        assert answer.return_sum == 24.0
+    for reward in (0.5 + 3e-6, -1.5 - 3e-6):
+        env = Broken(Drift(), 0, lambda r, reward=reward: (r[0], reward, *r[2:]))
+        with pytest.raises(ValueError, match="outside of the declared range"):
+            GymCollector(env, FEATURES, SPEC).collect(request)
+
+
+class Blocks:
+    """Features in a block that there is not."""
+
+    n_actions, n_blocks, block_dim = 3, 2, 1
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+
+    def __call__(self, h: int, states: np.ndarray) -> Phi:
+        return Phi(np.ones((len(states), 3, 1)), np.tile([0, 1, self.block], (len(states), 1)))
+
+
+@pytest.mark.parametrize("block", [-1, 2])
+def test_blocks_out_of_range_are_refused(block: int) -> None:
+    spec = s4q.Spec.of(Blocks(0), horizon=8, reward_range=(-1.5, 0.5))
+    request = Explore(3, s4q.UniformPolicy(3), np.ones((8, 2, 1, 1)), (np.inf, 0.0), 2)
+    with pytest.raises(ValueError, match=rf"step 0: blocks are \[0, 1, {block}\]; they must lie in 0..1"):
+        GymCollector(Drift(), Blocks(block), spec).collect(request)
+
+
+class FallsOff(Drift):
+    """Ends with its first step, at a place of its own."""
+
+    def step(self, action: int) -> tuple:
+        return np.full(2, 2.0, np.float32), 0.0, True, False, {}
+
+
+class Inside(Waves):
+    """Features that are defined where an episode goes on, and nowhere else."""
+
+    def __call__(self, h: int, states: np.ndarray) -> Phi:
+        if np.any(states == 2.0):
+            raise FloatingPointError("nobody can be there")
+        return super().__call__(h, states)
+
+
+def test_features_are_not_asked_where_an_episode_has_ended() -> None:
+    features = Inside(3, 4, dense=False)
+    white = np.tile(np.eye(4), (8, 3, 1, 1))
+    q = s4q.LinearQ(np.zeros(SPEC.theta_shape))
+    for request in (
+        Regress(0, 0, s4q.Mixture([q], [1.0]), q, 3),
+        Regress(1, 2, s4q.Mixture([q], [1.0]), q, 3, pool=True),
+        Explore(2, q, white, (np.inf, 0.0), 3, keep=3),
+    ):
+        assert GymCollector(FallsOff(), features, SPEC).collect(request).n_steps == 3

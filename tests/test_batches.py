@@ -362,3 +362,27 @@ def test_bad_simulators_are_explained() -> None:
         BatchCollector(FiniteBatch(mdp), blocked_mdp().features, spec)
     with pytest.raises(ValueError, match=r"batch_size .*got 0"):
         BatchCollector(FiniteBatch(mdp), mdp.features, spec, batch_size=0)
+
+
+def test_rounding_beyond_the_range_is_clipped() -> None:
+    """Kept rewards and returns are those of the bounds, exactly; a little more is refused."""
+    mdp = cliff()
+
+    class Pays:
+        def __init__(self, beyond: float) -> None:
+            self.beyond = beyond
+
+        def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
+            return np.zeros(n, int)
+
+        def step(self, h: int, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> tuple:
+            reward = self.beyond if h % 2 else -10.0 - self.beyond
+            return np.full(len(states), reward), states, np.zeros(len(states), bool)
+
+    request = Explore(0, s4q.UniformPolicy(4), np.ones((8, 20, 1, 1)), (np.inf, 0.0), 5, keep=5)
+    answer = BatchCollector(Pays(9e-6), mdp.features, mdp.spec).collect(request)
+    assert set(answer.kept.rewards[answer.kept.levels % 2 == 1]) == {10.0}
+    assert set(answer.kept.rewards[answer.kept.levels % 2 == 0]) == {0.0}
+    assert answer.return_sum == 200.0
+    with pytest.raises(ValueError, match="outside of the declared range"):
+        BatchCollector(Pays(3e-5), mdp.features, mdp.spec).collect(request)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare, hypergeom, kstest
 
-from s4q.collectors.draws import Outcomes, _choose_large, choose
+from s4q.collectors.draws import Outcomes, _choose_large, choose, cumulative
 
 
 def test_outcomes_have_the_multinomial_law() -> None:
@@ -83,3 +83,12 @@ def test_choosing_from_huge_urns_has_the_right_mean_and_spread(total: int, share
     variance = take * 0.25 * 0.75 * (1 - take / total)
     assert kstest((draws[:, 0] - take / 4) / np.sqrt(variance), "norm").pvalue > 1e-3
     assert kstest((draws[:, 0] - take / 4) / np.sqrt(take * 0.25 * 0.75 * 2), "norm").pvalue < 1e-4
+
+
+def test_cumulative_sums_end_at_one_with_the_last_possible_outcome() -> None:
+    """0.1 added ten times is less than 1; the largest number below 1 must not fall through to an impossible outcome."""
+    chances = np.array([0.1] * 10 + [0.0])
+    assert np.cumsum(chances)[-1] < 1.0
+    assert cumulative(chances)[9:].tolist() == [1.0, 1.0]
+    assert cumulative(chances)[:9].tolist() == np.cumsum(chances)[:9].tolist()
+    assert cumulative(np.stack([chances[::-1], chances]))[:, -1].tolist() == [1.0, 1.0]

@@ -202,7 +202,7 @@ def test_a_dense_function_is_checked_before_it_acts(planted: str) -> None:
 
 def test_dice_are_uniform_and_have_a_prefix_property() -> None:
     dice = [EpisodeDice(0, 1, i, horizon=3) for i in range(2000)]
-    for draws in ([d.mixture for d in dice], [d.action(2) for d in dice], [d.env_seed / 2**31 for d in dice]):
+    for draws in ([d.mixture for d in dice], [d.action(2) for d in dice], [d.env_seed / 2**62 - 1 for d in dice]):
         assert chisquare(np.histogram(draws, 10, (0, 1))[0]).pvalue > 1e-3
     assert EpisodeDice(0, 1, 5, horizon=9).action(2) == dice[5].action(2)
     assert len({d.env_seed for d in dice}) == 2000

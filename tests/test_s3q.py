@@ -12,8 +12,10 @@ from s4q.bonus_rules import FixedBonus
 from s4q.factors import whitener
 from s4q.problems import FiniteMDP
 from s4q.requests import Regression
+from s4q.state import pack, unpack
 from scripts import ScriptedCollector, dense_features, write_scripts
 from small_problems import blocked_mdp, cliff, random_mdp
+from test_episodes import one_hot_mdp
 
 CASES: dict[str, FiniteMDP] = {
     "plain": random_mdp(5, 3, 4, 3, seed=1),
@@ -291,3 +293,75 @@ def test_dense_and_blocked_features_learn_the_same() -> None:
         for mdp in (blocked, plain)
     ]
     np.testing.assert_allclose(runs[0].q.theta.ravel(), runs[1].q.theta.ravel(), atol=1e-12)
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_grams_and_residuals_are_those_of_the_finished_epoch(pool: bool) -> None:
+    """0 before the first one is finished, and then never a mixture of two epochs; a state keeps the open ones too."""
+    mdp = one_hot_mdp()
+    collector = s4q.collectors.EpisodeCollector(mdp, seed=2)
+    learner = s4q.S3Q(mdp, s4q.UniformPolicy(2), ridge=0.3, pool=pool, keep_grams=True)
+    shape = (1 if pool else 3, *mdp.spec.gram_shape)
+    finished = (np.zeros(shape), np.zeros(3))
+    for epoch in (1, 2, 3):
+        grams, residuals = np.zeros(shape), np.zeros(3)
+        for level in (2, 1, 0):
+            assert (learner.phases, learner.fitted) == (epoch - 1, epoch > 1)
+            np.testing.assert_allclose(learner.grams, finished[0], atol=1e-12)
+            np.testing.assert_allclose(learner.residuals, finished[1], atol=1e-12)
+            request = learner.ask(10**6)
+            assert request is not None
+            assert (request.level, request.n_episodes) == (level, 2**epoch)
+            answer = collector.collect(request)
+            learner.tell(request, answer)
+            learner = unpack(pack(learner), s4q.S3Q)
+            m = answer.moments  # one-hot pairs: the fit and its residual are those of each pair alone
+            seen, y = m.gram[:, 0, 0], m.moment[:, 0]
+            theta = y / (seen + 0.3)
+            loss = m.sum_y2 - 2 * theta @ y + theta @ (seen * theta)
+            residuals[level] = loss / max(m.n - np.sum(seen / (seen + 0.3)), 1.0)
+            grams[0 if pool else level] += m.gram / 3 if pool else m.gram
+        finished = (grams, residuals)
+        np.testing.assert_allclose(learner.grams, grams, atol=1e-12)
+        np.testing.assert_allclose(learner.residuals, residuals, atol=1e-12)
+    assert finished[1].min() > 0.01
+
+
+def test_grams_and_residuals_are_copies() -> None:
+    """What was handed out does not change when the next epoch comes."""
+    mdp = CASES["plain"]
+    learner = s4q.S3Q(mdp, s4q.UniformPolicy(3), keep_grams=True)
+    collector = s4q.collectors.EpisodeCollector(mdp)
+    handed = []
+    for _ in range(9):
+        one = (learner.grams, learner.residuals)
+        handed.append((one, tuple(array.copy() for array in one)))
+        request = learner.ask(10**6)
+        learner.tell(request, collector.collect(request))
+    for one, then in handed:
+        assert all(np.array_equal(a, b) for a, b in zip(one, then, strict=True))
+
+
+@pytest.mark.parametrize("n_main", [2, 4, 5])
+def test_a_phase_of_doubling_epochs_records_the_fit_it_uses(n_main: int) -> None:
+    """2 episodes a level finish the first epoch; of 4 and 5 a level some go to levels of a second, left open."""
+    mdp = one_hot_mdp()
+    learner = s4q.S4Q(mdp, "paper", ridge=1.0, trigger=n_main - 0.5, c_replay=1.0)
+    collector = s4q.collectors.EpisodeCollector(mdp, seed=1)
+    told = []
+    while learner.open_phase is None or learner.open_phase.phase == 1:
+        request = learner.ask(10**6)
+        answer = collector.collect(request)
+        learner.tell(request, answer)
+        told.append((request, answer))
+    assert told[0][1].n_episodes == n_main
+    assert len(told) > 4 or n_main == 2
+    record = learner.open_phase
+    for request, answer in told[1:4]:  # the first epoch, of 2 episodes a level
+        level, m = request.level, answer.moments
+        assert m.n == 2
+        np.testing.assert_allclose(record.cov_ref[level], m.gram * (n_main / 2), atol=1e-12)
+        seen, y, theta = m.gram[:, 0, 0], m.moment[:, 0], record.q.theta[level, :, 0]
+        loss = m.sum_y2 - 2 * theta @ y + theta @ (seen * theta)
+        residual = loss / max(m.n - np.sum(seen / (seen + 1)), 1.0)
+        assert record.residuals[level] == pytest.approx(residual, abs=1e-12)

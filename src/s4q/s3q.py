@@ -68,11 +68,13 @@ class S3Q:
         first_id: int = 0,
     ) -> None:
         self._set_up(spec_of(problem), controller, bonus, ridge, epoch_size, radius, pool, cached)
+        # Of the epoch in progress, beside those of the last finished one.
         self._grams = np.zeros(self._grams_shape) if keep_grams else None
-        self._best_grams = self._grams
+        self._residuals: Array = np.zeros(self.spec.horizon)
+        self._best_grams = np.zeros(self._grams_shape) if keep_grams else None
         self.fitted = False  # has an epoch been finished?
         self.n_fitted = 0  # its episodes a level
-        self.residuals: Array = np.zeros(self.spec.horizon)  # residual variance of the newest fit of each level
+        self.residuals: Array = np.zeros(self.spec.horizon)  # residual variance of each level's fit; 0 before that
         self.n_episodes = 0  # answered so far
         nothing_seen = zero_fit(self.spec, zero_bonuses(self.spec, bonus), share_whitener)
         self._best = self._target = nothing_seen  # [Alg1:Initialize]
@@ -124,7 +126,7 @@ class S3Q:
     def grams(self) -> Array:
         """The Gram matrices (H, n_blocks, k, k) behind `q`, each of its level's own samples, if `keep_grams`.
 
-        With `pool` their mean over the levels, (1, n_blocks, k, k).
+        With `pool` their mean over the levels, (1, n_blocks, k, k). 0 before the first finished epoch.
         """
         if self._best_grams is None:
             raise ValueError("Gram matrices were not kept; pass keep_grams=True")
@@ -207,7 +209,8 @@ class S3Q:
             "best_grams": self._best_grams,
             "fitted": self.fitted,
             "n_fitted": self.n_fitted,
-            "residuals": self.residuals,
+            "residuals": self._residuals,
+            "best_residuals": self.residuals,
             "n_episodes": self.n_episodes,
             "best": self._best,
             "target": self._target,
@@ -243,7 +246,8 @@ class S3Q:
         self._best_grams = reader.floats("best_grams", self._grams_shape) if reader.has("best_grams") else None
         self.fitted = reader.flag("fitted")
         self.n_fitted = reader.integer("n_fitted")
-        self.residuals = reader.floats("residuals", (self.spec.horizon,))
+        self._residuals = reader.floats("residuals", (self.spec.horizon,))
+        self.residuals = reader.floats("best_residuals", (self.spec.horizon,))
         self.n_episodes = reader.integer("n_episodes")
         self._best, self._target = reader.one("best", LinearQ), reader.one("target", LinearQ)
         for q in (self._best, self._target):
@@ -268,7 +272,7 @@ class S3Q:
             held = self.cached.moments(level, self._target)
             moments = moments + held if moments.n else held
         theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
-        self.residuals[level] = residual_variance(moments, theta, float(self.ridge[level]))
+        self._residuals[level] = residual_variance(moments, theta, float(self.ridge[level]))
         bonus = None if self.bonus is None else self.bonus(level, moments)
         if self.epoch_size == 0 and level < self.spec.horizon - 1:  # no request has shown the target to anyone
             self._target.write_level(level, theta, bonus)
@@ -288,6 +292,7 @@ class S3Q:
     def _finish_epoch(self) -> None:
         self._best = self._target  # [Alg1:Qbest]
         self._best_grams = None if self._grams is None else self._grams.copy()
+        self.residuals = self._residuals.copy()
         self.fitted = True
         self.n_fitted = self.n_level
         self._epoch += 1

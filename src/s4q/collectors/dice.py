@@ -16,14 +16,18 @@ class EpisodeDice:
     (True, True, False)
     """
 
-    __slots__ = ("_actions", "_horizon", "_sequence", "env_seed", "mixture")
+    __slots__ = ("_actions", "_horizon", "_sequence", "env_seed", "mixture", "narrow_env_seed")
 
     def __init__(self, seed: int, request_id: int, episode: int, horizon: int) -> None:
         self._sequence = np.random.SeedSequence(seed, spawn_key=(request_id, episode))
         self._horizon = horizon
         first, second = self._sequence.generate_state(2, np.uint64).tolist()
-        # 31 bits: what any generator takes. Two given episodes share a seed with a chance of 5e-10.
-        self.env_seed: int = first >> 33
+        # 63 bits, the first of them 1, so that all are equally long. The others are random: some two of 10^6 episodes
+        # share a seed with a chance below 10^12 / 2 / 2^62 = 1e-7. Within a request none do up to episode 2^32, since
+        # each 32-bit word of the sequence is a one-to-one function of the last word of its address.
+        self.env_seed: int = 2**62 + (first >> 2)
+        # 31 bits: what any generator takes. Some 200 of 10^6 episodes share one with an earlier episode.
+        self.narrow_env_seed: int = first >> 33
         self.mixture: float = _fraction(second)
         self._actions: list[int] = []  # made when a policy asks: most are deterministic
 

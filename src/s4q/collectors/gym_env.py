@@ -5,6 +5,7 @@ from typing import Any, final
 
 from s4q.blocks import Array
 from s4q.collectors import shards
+from s4q.collectors.env_seeds import EnvSeeds
 from s4q.collectors.gym_checks import (
     check_observations,
     env_name,
@@ -28,8 +29,9 @@ class GymCollector:
 
     features: of its observations. spec: horizon, sizes and the declared reward range. Every episode begins with
     `env.reset(seed=...)`, its seed made from `seed` and the number of the episode, so the same episodes come out of
-    one env, of a vector of envs and of any number of workers. `terminated` ends an episode for good; `truncated`
-    before the horizon is an error. reset_early: leave a regression episode after the level it is fitted to.
+    one env, of a vector of envs and of any number of workers. These seeds have 63 bits, or 31 for an env that refuses
+    so many at its first reset. `terminated` ends an episode for good; `truncated` before the horizon is an error.
+    reset_early: leave a regression episode after the level it is fitted to.
     """
 
     def __init__(self, env: Any, features: FeatureMap, spec: Spec, seed: int = 0, *, reset_early: bool = True) -> None:
@@ -40,6 +42,7 @@ class GymCollector:
         self._stepping = Stepping(self.name, features, spec, seed, discrete=discrete, reset_early=reset_early)
         self._first_action = first_action(env.action_space, spec, self.name)
         require_time(env, spec, self.name)
+        self._seeds = EnvSeeds()
 
     @property
     def spec(self) -> Spec:
@@ -70,11 +73,13 @@ class GymCollector:
         return tally.answer()
 
     def _episode(self, player: Player) -> None:
-        step, place, first, horizon = self.env.step, player.place, self._first_action, self.spec.horizon
+        step, first, horizon = self.env.step, self._first_action, self.spec.horizon
         try:
-            begun = self.env.reset(seed=player.env_seed)
+            begun = self._seeds.reset([player], lambda seeds: self.env.reset(seed=seeds[0]))
         except Exception as error:
-            raise place.fault(0, f"env.reset raised {type(error).__name__}: {error}", "correct the env") from error
+            what = f"env.reset raised {type(error).__name__}: {error}"
+            raise player.place.fault(0, what, "correct the env") from error
+        place = player.place
         observation = _parts(place, 0, begun, ("observation", "info"))[0]
         while True:
             action = player.act(observation)

@@ -1,5 +1,6 @@
 """Player: one episode being played. Observation in, action out; reward in, "is it over?" out."""
 
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -32,7 +33,7 @@ class Player:
     ) -> None:
         self.place = place
         self.which = which  # of the mixture
-        self.env_seed = dice.env_seed
+        self.env_seed, self.narrow_env_seed = dice.env_seed, dice.narrow_env_seed
         self.looks: list[Look] = []  # one per step, and one more where `look_after`
         self.actions: list[int] = []
         self.rewards: list[float] = []  # the user's units
@@ -49,6 +50,11 @@ class Player:
     def n_steps(self) -> int:
         """Steps taken."""
         return len(self.rewards)
+
+    def take_narrow_seed(self) -> None:
+        """For an environment that refuses wide ones."""
+        self.env_seed = self.narrow_env_seed
+        self.place = replace(self.place, env_seed=self.narrow_env_seed)
 
     def act(self, observation: Any) -> int:
         """The action to take at this observation, 0..n_actions-1."""

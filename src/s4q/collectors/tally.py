@@ -155,7 +155,7 @@ class _Rows:
         first, stop = levels.start, min(levels.stop, player.n_steps)
         if first >= stop:
             return
-        if stop + 1 - first < len(sights.blocks):  # a copy, to let go of the others
+        if first > 0 or stop + 1 < len(sights.blocks):  # a copy, to let go of the others
             sights = Sights(sights.vectors[first : stop + 1].copy(), sights.blocks[first : stop + 1].copy())
         ended = player.ended and stop == player.n_steps
         self._stretches.append(_Stretch(first, sights, player.actions[first:stop], player.rewards[first:stop], ended))

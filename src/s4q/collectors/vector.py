@@ -7,6 +7,7 @@ import numpy as np
 
 from s4q.blocks import Array
 from s4q.collectors import shards
+from s4q.collectors.env_seeds import EnvSeeds
 from s4q.collectors.gym_checks import (
     check_observations,
     env_name,
@@ -40,6 +41,7 @@ class VectorCollector:
         self._stepping = Stepping(self.name, features, spec, seed, discrete=discrete, reset_early=reset_early)
         self._first_action = first_action(env.single_action_space, spec, self.name)
         require_time(env, spec, self.name)
+        self._seeds = EnvSeeds()
         mode = env.metadata.get("autoreset_mode")
         if mode is None:
             raise ValueError(f'{self.name}: env.metadata["autoreset_mode"] must say how finished episodes are reset')
@@ -100,16 +102,16 @@ class VectorCollector:
                         raise truncation(player.place, player.n_steps - 1, self.spec)
 
     def _reset(self, players: list[Player]) -> list[Any]:
-        seeds = [player.env_seed for player in players]
-        idle = [seeds[0]] * (self.env.num_envs - len(seeds))
+        idle = self.env.num_envs - len(players)
         try:
-            observations, _ = self.env.reset(seed=seeds + idle)
+            observations, _ = self._seeds.reset(players, lambda s: self.env.reset(seed=s + s[:1] * idle))
         except Exception as error:
             raise players[0].place.fault(
                 0,
                 f"env.reset(seed=[one per episode]) raised {type(error).__name__}: {error}",
                 "correct the env; a vector class that takes one seed for all cannot be used here: make it with "
-                'gymnasium.make_vec(..., vectorization_mode="sync"), or use CartPoleBatch for CartPole',
+                'gymnasium.make_vec(..., vectorization_mode="sync"), or use CartPoleBatch for CartPole; envs in '
+                "processes of their own must take seeds of 63 bits, or cut them: seed % 2**31",
             ) from error
         return self._split(observations)
 
