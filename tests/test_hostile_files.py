@@ -154,14 +154,14 @@ def test_not_a_zip_and_not_a_file(tmp_path: Path) -> None:
 
 def test_an_older_schema_says_who_wrote_it(good: Path, tmp_path: Path) -> None:
     older = doctored(good, tmp_path, lambda manifest, _: manifest.update(schema=1, s4q="0.0.1"))
-    refused(older, "it has schema 1, written by s4q 0.0.1, and this one reads 2: begin anew")
+    refused(older, "it has schema 1, written by s4q 0.0.1, and this one reads 3: begin anew")
 
 
 def test_a_newer_schema_says_what_to_install(good: Path, tmp_path: Path) -> None:
     def newer(manifest: dict[str, Any], members: Members) -> None:
         manifest.update(schema=7, s4q="3.1.0", brand_new={})
 
-    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 2: install s4q 3.1.0 or newer")
+    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 3: install s4q 3.1.0 or newer")
 
 
 class Bomb:

@@ -33,6 +33,7 @@ ORDER = [
     "presets",
     "explain",
     "bonus_rules",
+    "fit_record",
     "main_loop",
     "certificate",
     "diagnostics",

@@ -23,7 +23,7 @@ from s4q.s4q import S4Q
 from s4q.state import Json, Packed, Reader, State, cannot_be_saved, pack, unpack
 from s4q.version import __version__
 
-SCHEMA = 2
+SCHEMA = 3
 Extra = Mapping[str, Any]  # what JSON can hold
 
 

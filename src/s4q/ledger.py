@@ -7,6 +7,7 @@ from typing import Any, Literal, final
 
 from s4q.certificate import Certificate, Certified, Certifier, Phased
 from s4q.curve import Played, Point
+from s4q.fit_record import FitRecord, add_answer
 from s4q.linear_q import LinearQ
 from s4q.main_loop import PhaseRecord, Record
 from s4q.memo import Memo
@@ -30,6 +31,7 @@ class Progress:
     phase_played: Played = field(default_factory=Played)  # in the main loop of the running phase
     points: tuple[Point, ...] = ()  # of the finished phases
     record: tuple[PhaseRecord, ...] | None = None  # with record=True
+    fits: tuple[FitRecord, ...] = ()  # with record=True
     certified: Certified | None = None  # where certificates are made along the way
     request_episodes: int = 0  # of the request that is answered in part
     request_steps: int = 0
@@ -54,6 +56,7 @@ class Progress:
             phase_played=Played.from_state(reader.row("phase_played")),
             points=tuple(Point.from_state(row) for row in reader.rows("points")),
             record=tuple(reader.each("record", PhaseRecord)) if reader.has("record") else None,
+            fits=tuple(reader.each("fits", FitRecord)),
             certified=reader.one("certified", Certified) if reader.has("certified") else None,
             request_episodes=reader.integer("request_episodes"),
             request_steps=reader.integer("request_steps"),
@@ -110,17 +113,23 @@ class Answered:
 
 @final
 class Recorder:
-    """Keeps what each phase of an S4Q was."""
+    """Keeps what each phase of an S4Q was, and what the collector returned for its fits."""
 
-    def __init__(self, learner: Any, phases: tuple[PhaseRecord, ...] = ()) -> None:
+    def __init__(self, learner: Any, phases: tuple[PhaseRecord, ...] = (), fits: tuple[FitRecord, ...] = ()) -> None:
         self._learner = learner
         self.phases = list(phases)
+        self.fits = list(fits)
+
+    def add(self, request: Request, answer: Any) -> None:
+        if isinstance(request, Regress):  # an S3Q call prepares the phase after the last finished one
+            policies = [phase.q for phase in self.phases]
+            add_answer(self.fits, len(policies) + 1, policies, request, answer)
 
     def mark(self) -> None:
         self.phases.append(self._learner.last_phase)
 
     def record(self) -> Record:
-        return Record(self._learner.constants, tuple(self.phases), self._learner.open_phase)
+        return Record(self._learner.constants, tuple(self.phases), self._learner.open_phase, tuple(self.fits))
 
 
 @final
@@ -187,6 +196,8 @@ class Ledger:
         if isinstance(request, Explore):
             self._played = self._played.with_answer(answer)
             self._phase_played = self._phase_played.with_answer(answer)
+        if self._recorder is not None:
+            self._recorder.add(request, answer)
         if self._mdp is None:
             return
         if isinstance(request, Regress):
@@ -239,6 +250,7 @@ class Ledger:
             phase_played=self._phase_played,
             points=tuple(self._points),
             record=None if self._recorder is None else tuple(self._recorder.phases),
+            fits=() if self._recorder is None else tuple(self._recorder.fits),
             certified=None if self._watch is None else self._watch.certified,
             request_episodes=self._request_episodes,
             request_steps=self._request_steps,

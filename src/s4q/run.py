@@ -150,7 +150,7 @@ def _recorder(learner: Learner, before: Progress) -> Recorder | None:
         return None
     if not hasattr(learner, "last_phase"):
         raise ValueError(f"record=True keeps the phases of an S4Q; {type(learner).__name__} has none")
-    return Recorder(learner, before.record)
+    return Recorder(learner, before.record, before.fits)
 
 
 def _watch(learner: Any, before: Progress, *, needed: bool, wanted: bool) -> Watch | None:

@@ -1,0 +1,182 @@
+"""Rows about what was played: the collector's answers against the law that the problem and the policies give them.
+
+Sums are compared with their exact means. A row of sampling divides each deviation by the largest one that is allowed,
+so it must stay below 1; an honest run fails one with a chance of at most `deviations.RARE`.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from s4q.blocks import Array, IntArray
+from s4q.least_squares import gram_of
+from s4q.problems import FiniteMDP
+from s4q.theory.deviations import RARE, bernstein, freedman, phase_share
+from s4q.theory.evidence import Evidence, PhaseEvidence
+from s4q.theory.lemmas import claim
+from s4q.theory.parts import Part
+from s4q.theory.structure import next_values
+
+_ROUNDING = 1e-11  # of sums of up to 10^18 terms, relative to their size
+
+
+def trajectories(e: Evidence) -> list[Part]:
+    """The trajectories that the learner counts against the episodes that the collector played in its main loop."""
+    return [
+        Part(claim(abs(p.record.n_trajectories - p.n_played) / max(p.n_played, 1), _ROUNDING), p.record.phase)
+        for p in e.phases
+    ]
+
+
+def replay_lengths(e: Evidence) -> list[Part]:
+    """Episodes that the collector played for a level, and for a whole S3Q call, against what m_tot prescribes."""
+    parts, horizon = [], e.mdp.horizon
+    for p in e.phases:
+        if not p.n_before:
+            continue
+        level, call = (f(p.n_before) for f in (e.prescribed.level_episodes, e.prescribed.call_episodes))
+        whole = sum(fit.n_episodes for fit in p.call) / (horizon * call)
+        played = {fit.level: fit.n_episodes for fit in p.fits}
+        parts.append(Part(claim(abs(whole - 1), _ROUNDING), p.record.phase))
+        for h in range(horizon):
+            found = claim(abs(played.get(h, 0) / level - 1), _ROUNDING)
+            parts.append(Part(found, p.record.phase, h))
+    return parts
+
+
+def replay_weights(e: Evidence) -> list[Part]:
+    """Share of each policy in the replay against n_j / m_tot: every policy's count is binomial."""
+    parts = []
+    for i, p in enumerate(e.phases):
+        if p.call:
+            counts = np.sum([fit.per_policy for fit in p.call], axis=0)
+            expected = _weights(e.phases[:i], len(counts))
+            n = int(counts.sum())
+            allowed = bernstein(n * expected * (1 - expected), 1.0, phase_share(p.record.phase, len(counts)))
+            ratio = np.abs(counts - n * expected) / allowed
+            impossible = (expected == 0) & (counts > 0)  # a policy that no phase has played
+            parts.append(Part(claim(np.where(impossible, np.inf, ratio), 1.0), p.record.phase))
+    return parts
+
+
+def _weights(phases: Iterable[PhaseEvidence], size: int) -> Array:
+    """n_j / m_tot by phase; phases with equal policies count as the first of them. (size,), the last for none."""
+    weights, first = np.zeros(size), list[PhaseEvidence]()
+    for p in phases:
+        same = (j for j, other in enumerate(first) if other.record.q.same_as(p.record.q))
+        weights[min(next(same, len(first)), size - 1)] += p.n_played
+        first.append(p)
+    return np.asarray(weights / max(weights.sum(), 1.0))
+
+
+def replayed_grams(e: Evidence) -> list[Part]:
+    """Gram matrix and trace of each fit's samples against n E phi phi^T of the prescribed controller."""
+    parts = []
+    for p in e.phases:
+        for fit in p.fits:
+            mean, variance, largest = _products(e.mdp, fit.level, p.controller[fit.level])
+            n, seen = fit.n_episodes, np.append(fit.gram.ravel(), np.einsum("bii->", fit.gram))
+            delta = phase_share(p.record.phase, len(seen) * e.mdp.horizon)
+            allowed = bernstein(n * variance, largest, delta) + _ROUNDING * n * largest
+            parts.append(Part(claim(_ratio(seen - n * mean, allowed), 1.0), p.record.phase, fit.level))
+    return parts
+
+
+def main_loop_grams(e: Evidence) -> list[Part]:
+    """The same for all main loops up to each phase: a martingale, as a phase ends when its progress says so."""
+    horizon = e.mdp.horizon
+    parts = []
+    for h in range(horizon):
+        off = spread = np.zeros(1 + e.phases[0].record.increment[h].size)
+        most, total = 0.0, 0
+        for p in e.phases:
+            mean, variance, largest = _products(e.mdp, h, p.occupancy[h])
+            gram = p.record.increment[h]
+            off = off + np.append(gram.ravel(), np.einsum("bii->", gram)) - p.n_played * mean
+            spread, most, total = spread + p.n_played * variance, max(most, largest), total + p.n_played
+            allowed = freedman(spread, most, RARE / (horizon * len(off))) + _ROUNDING * total * most
+            parts.append(Part(claim(_ratio(off, allowed), 1.0), p.record.phase, h))
+    return parts
+
+
+def targets(e: Evidence) -> list[Part]:
+    """sum of phi y of each fit against what the exact backup of the next level's Q gives.
+
+    What is compared is the sum of phi (y - phi . theta), theta the best on-policy parameter: its mean is 0 where the
+    features are exact, and its spread does not contain that of phi. Tested along every coordinate and along theta.
+    """
+    parts = []
+    for p in e.phases:
+        after = next_values(e.mdp, p.record.q)
+        for fit in p.fits:
+            mean, variance, largest = _residual(e.mdp, p, fit.level, after[fit.level])
+            best = p.best[fit.level]
+            seen = fit.moment - np.einsum("bij,bj->bi", fit.gram, best)
+            off = np.append(seen.ravel(), (seen * best).sum()) - fit.n_episodes * mean
+            delta = phase_share(p.record.phase, len(off) * e.mdp.horizon)
+            allowed = bernstein(fit.n_episodes * variance, largest, delta) + _ROUNDING * fit.n_episodes * largest
+            parts.append(Part(claim(_ratio(off, allowed), 1.0), p.record.phase, fit.level))
+    return parts
+
+
+def _ratio(off: Array, allowed: Array) -> Array:
+    """|off| / allowed; 0 where nothing can deviate and nothing does."""
+    size = np.abs(off)
+    return np.asarray(np.where(allowed > 0, size / np.where(allowed > 0, allowed, 1.0), np.where(size > 0, np.inf, 0)))
+
+
+def _products(mdp: FiniteMDP, h: int, occupancy: Array) -> tuple[Array, Array, float]:
+    """Mean and variance of all entries of phi phi^T, and of |phi|^2 as the last; the largest |phi|^2."""
+    vectors, blocks, weights = _visited(mdp, h, occupancy)
+    root, length = np.sqrt(weights)[:, None], (vectors**2).sum(axis=1)
+    mean = gram_of(vectors * root, blocks, mdp.spec.n_blocks).ravel()
+    second = gram_of(vectors**2 * root, blocks, mdp.spec.n_blocks).ravel()
+    mean, second = np.append(mean, weights @ length), np.append(second, weights @ length**2)
+    return mean, np.maximum(second - mean**2, 0.0), float(length.max(initial=0.0))
+
+
+def _residual(mdp: FiniteMDP, p: PhaseEvidence, h: int, after: Array) -> tuple[Array, Array, Array]:
+    """Mean, variance bound and largest size of phi (y - phi . theta), by coordinate and, last, along theta."""
+    vectors, blocks, weights = _visited(mdp, h, p.controller[h])
+    chosen = np.flatnonzero(p.controller[h].ravel())
+    low, mean, high, variance = (x.ravel()[chosen] for x in _target_law(mdp, h, after))
+    predicted = np.einsum("nk,nk->n", vectors, p.best[h][blocks])
+    second = (mean - predicted) ** 2 + variance
+    room = np.maximum(np.abs(high - predicted), np.abs(low - predicted))
+    shape = (mdp.spec.n_blocks, mdp.spec.block_dim)
+    means, squares, most = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    np.add.at(means, blocks, vectors * (weights * (mean - predicted))[:, None])
+    np.add.at(squares, blocks, vectors**2 * (weights * second)[:, None])
+    np.maximum.at(most, blocks, np.abs(vectors) * room[:, None])
+    along = (
+        weights @ (predicted * (mean - predicted)),
+        weights @ (predicted**2 * second),
+        (np.abs(predicted) * room).max(initial=0.0),
+    )
+    return tuple(np.append(x.ravel(), one) for x, one in zip((means, squares, most), along, strict=True))  # type: ignore[return-value]
+
+
+def _target_law(mdp: FiniteMDP, h: int, after: Array) -> tuple[Array, Array, Array, Array]:
+    """Lowest, mean and highest target r + V'(s') of each pair and its variance, (S, A); shifted rewards."""
+    spec, moves = mdp.spec, mdp.transitions[h]
+    value = np.where(mdp.terminal, spec.ended_value(h), after)
+    possible = moves > 0
+    if mdp.arrival_rewards is not None:
+        paid = mdp.arrival_rewards[h] - spec.reward_min + value
+        low, high = np.where(possible, paid, np.inf).min(axis=-1), np.where(possible, paid, -np.inf).max(axis=-1)
+        mean = (moves * paid).sum(axis=-1)
+        return low, mean, high, (moves * (paid - mean[..., None]) ** 2).sum(axis=-1)
+    reward, span = mdp.rewards[h] - spec.reward_min, spec.reward_max - spec.reward_min
+    noisy = mdp.reward_noise == "bernoulli"
+    ahead = moves @ value
+    variance = moves @ value**2 - ahead**2 + (reward * (span - reward) if noisy else 0.0)
+    low = np.where(possible, value, np.inf).min(axis=-1) + (0.0 if noisy else reward)
+    high = np.where(possible, value, -np.inf).max(axis=-1) + (span if noisy else reward)
+    return low, reward + ahead, high, np.maximum(variance, 0.0)
+
+
+def _visited(mdp: FiniteMDP, h: int, occupancy: Array) -> tuple[Array, IntArray, Array]:
+    """Features, blocks and probabilities of the pairs that are visited at all."""
+    here = np.flatnonzero(occupancy.ravel())
+    vectors, blocks = mdp.features.vectors[h].reshape(-1, mdp.spec.block_dim), mdp.features.blocks[h].ravel()
+    return vectors[here], blocks[here], occupancy.ravel()[here]
