@@ -15,7 +15,7 @@ from s4q.theory.deviations import RARE
 from s4q.theory.evidence import Evidence, gather
 from s4q.theory.lemmas import Worst
 from s4q.theory.parts import Part, home, joined
-from s4q.theory.rows import ASSUMPTIONS, STATEMENTS, Kind, Needs, Statement
+from s4q.theory.rows import AS_PRESCRIBED, ASSUMPTIONS, IN_THE_PAPER, Kind, Needs, Row, Statement
 from s4q.theory.statements import clipped_away
 
 
@@ -153,9 +153,9 @@ def audit(run: Run, mdp: FiniteMDP) -> Audit:
     title = f"{constants.preset}, {_number(run.episodes)} episodes on {mdp}"
     if evidence.terr:
         title += f", transfer error {evidence.terr:.3g}"
-    assumed = [row_of(each, each.test(evidence)) for each in ASSUMPTIONS]
+    assumed = [row_of(each.row, each.test(evidence)) for each in ASSUMPTIONS]
     broken = next((row.statement for row in assumed if row.holds is False), "")
-    rows = [_row(statement, evidence, broken) for statement in STATEMENTS]
+    rows = [_row(statement, evidence, broken) for statement in (*AS_PRESCRIBED, *IN_THE_PAPER)]
     return Audit(title, constants.delta, (*assumed, *rows))
 
 
@@ -200,27 +200,27 @@ def _notes(notes: Sequence[str]) -> str:
     return "; ".join(f"{kind} ({n} of {len(notes)} seeds)" for kind, n in kinds.items())
 
 
-def row_of(statement: Statement, parts: Sequence[Part], reason: str = "") -> AuditRow:
-    """The row of a statement, nearest to failing; `reason`: why it is not claimed."""
+def row_of(row: Row, parts: Sequence[Part], reason: str = "") -> AuditRow:
+    """The row with its worst entry, the one nearest to failing; `reason`: why it is not claimed."""
     found = joined(parts)
     if not found.measured.size:
-        note = reason or statement.note or "nothing to check in this run"
-        return AuditRow(statement.name, statement.where, None, None, False, None, statement.kind, "", note)
+        note = reason or row.note or "nothing to check in this run"
+        return AuditRow(row.name, row.where, None, None, False, None, row.kind, "", note)
     worst = found.worst()
     part = home(parts, worst)
-    note = reason or statement.note
+    note = reason or row.note
     if not note and part.says_nothing(worst):
         limit = f"at least {_number(part.low)}" if worst.above else f"at most {_number(part.high)}"
         note = f"vacuous: {limit} anyway"
     holds = None if reason else found.holds()
-    return AuditRow(statement.name, statement.where, *worst, holds, statement.kind, part.place, note)
+    return AuditRow(row.name, row.where, *worst, holds, row.kind, part.place, note)
 
 
 def _row(statement: Statement, evidence: Evidence, broken: str) -> AuditRow:
     reason = unclaimed(statement.needs, evidence, broken)
     if statement.needs == "theorem 1" and not evidence.prescribed.proved:
-        return row_of(statement, [], reason)
-    return row_of(statement, statement.test(evidence), reason)
+        return row_of(statement.row, [], reason)
+    return row_of(statement.row, statement.test(evidence), reason)
 
 
 def unclaimed(needs: Needs, evidence: Evidence, broken: str = "") -> str:
