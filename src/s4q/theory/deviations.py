@@ -1,13 +1,13 @@
 """How far a sum of bounded terms may lie from its mean, with a stated failure probability; both are classical."""
 
-from math import log
+from math import log, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.blocks import Array
 
-RARE = 1e-6  # the chance that an honest run fails a row of sampling, jointly over its phases, levels and entries
+RARE = 1e-4  # the chance that an honest run fails a row of sampling, jointly over its phases, levels and entries
 
 
 def phase_share(phase: int, entries: int) -> float:
@@ -39,3 +39,17 @@ def freedman(variance: Array, largest: float, delta: float) -> Array:
     doubling = np.ceil(np.log2(np.maximum(np.asarray(variance) / least, 1.0)))
     t = np.log(2 / delta) + np.log((doubling + 1) * (doubling + 2))
     return np.asarray(np.sqrt(2 * least * 2.0**doubling * t) + 2 * largest * t / 3)
+
+
+def freedman_about(variance: float, guess: float, largest: float, delta: float) -> float:
+    """The same, and sharper where the variance comes near a guess that was made beforehand; |S| at one time.
+
+    For each of twelve slopes around the best one for the guess, exp(slope S - ...) has a mean of at most 1.
+    """
+    t = log(2 * 12 / delta)
+    if largest == 0:
+        return 0.0
+    slopes = sqrt(2 * t / guess) * 1.5 ** np.arange(-6.0, 6.0)
+    steps = np.minimum(slopes * largest, 50.0)
+    slopes = steps / largest
+    return float(((t + (np.expm1(steps) - steps) * variance / largest**2) / slopes).min())

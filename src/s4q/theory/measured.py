@@ -5,16 +5,17 @@ so it must stay below 1; an honest run fails one with a chance of at most `devia
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from s4q.blocks import Array, IntArray
 from s4q.least_squares import gram_of
 from s4q.problems import FiniteMDP
-from s4q.theory.deviations import RARE, bernstein, freedman, phase_share
+from s4q.theory.deviations import RARE, bernstein, freedman, freedman_about, phase_share
 from s4q.theory.evidence import Evidence, PhaseEvidence
 from s4q.theory.lemmas import claim
-from s4q.theory.parts import Part
+from s4q.theory.parts import FAILS, Part
 from s4q.theory.structure import next_values
 
 _ROUNDING = 1e-11  # of sums of up to 10^18 terms, relative to their size
@@ -55,7 +56,7 @@ def replay_weights(e: Evidence) -> list[Part]:
             allowed = bernstein(n * expected * (1 - expected), 1.0, phase_share(p.record.phase, len(counts)))
             ratio = np.abs(counts - n * expected) / allowed
             impossible = (expected == 0) & (counts > 0)  # a policy that no phase has played
-            parts.append(Part(claim(np.where(impossible, np.inf, ratio), 1.0), p.record.phase))
+            parts.append(Part(claim(np.where(impossible, FAILS, ratio), 1.0), p.record.phase))
     return parts
 
 
@@ -103,26 +104,34 @@ def targets(e: Evidence) -> list[Part]:
     """sum of phi y of each fit against what the exact backup of the next level's Q gives.
 
     What is compared is the sum of phi (y - phi . theta), theta the best on-policy parameter: its mean is 0 where the
-    features are exact, and its spread does not contain that of phi. Tested along every coordinate and along theta.
+    features are exact, and its spread does not contain that of phi. Half of RARE is for every fit, along each
+    coordinate. The other half is for all fits of the run together, along theta, which sees a common factor of all
+    targets; fits that know more weigh more.
     """
-    parts = []
+    parts, off, spread, most = [], 0.0, 0.0, 0.0
     for p in e.phases:
         after = next_values(e.mdp, p.record.q)
         for fit in p.fits:
-            mean, variance, largest = _residual(e.mdp, p, fit.level, after[fit.level])
-            best = p.best[fit.level]
+            law, n, best = _residual(e.mdp, p, fit.level, after[fit.level]), fit.n_episodes, p.best[fit.level]
             seen = fit.moment - np.einsum("bij,bj->bi", fit.gram, best)
-            off = np.append(seen.ravel(), (seen * best).sum()) - fit.n_episodes * mean
-            delta = phase_share(p.record.phase, len(off) * e.mdp.horizon)
-            allowed = bernstein(fit.n_episodes * variance, largest, delta) + _ROUNDING * fit.n_episodes * largest
-            parts.append(Part(claim(_ratio(off, allowed), 1.0), p.record.phase, fit.level))
+            delta = phase_share(p.record.phase, seen.size * e.mdp.horizon) / 2
+            allowed = bernstein(n * law.second, law.largest, delta) + _ROUNDING * n * law.scale
+            parts.append(Part(claim(_ratio(seen - n * law.mean, allowed), 1.0), p.record.phase, fit.level))
+            noisy = law.second_along > _ROUNDING * law.signal * law.scale**2  # else the coordinates tell exactly
+            weight = law.signal / law.second_along if noisy else 0.0
+            off += weight * (float((seen * best).sum()) - n * law.mean_along)
+            spread += weight**2 * n * law.second_along
+            most = max(most, weight * law.largest_along)
+    if most > 0:
+        limit = freedman_about(spread, float(e.run.episodes), most, RARE / 2) + _ROUNDING * e.run.episodes * most
+        parts.append(Part(claim(abs(off) / limit, 1.0)))
     return parts
 
 
 def _ratio(off: Array, allowed: Array) -> Array:
     """|off| / allowed; 0 where nothing can deviate and nothing does."""
     size = np.abs(off)
-    return np.asarray(np.where(allowed > 0, size / np.where(allowed > 0, allowed, 1.0), np.where(size > 0, np.inf, 0)))
+    return np.asarray(np.where(allowed > 0, size / np.where(allowed > 0, allowed, 1.0), np.where(size > 0, FAILS, 0)))
 
 
 def _products(mdp: FiniteMDP, h: int, occupancy: Array) -> tuple[Array, Array, float]:
@@ -135,25 +144,41 @@ def _products(mdp: FiniteMDP, h: int, occupancy: Array) -> tuple[Array, Array, f
     return mean, np.maximum(second - mean**2, 0.0), float(length.max(initial=0.0))
 
 
-def _residual(mdp: FiniteMDP, p: PhaseEvidence, h: int, after: Array) -> tuple[Array, Array, Array]:
-    """Mean, variance bound and largest size of phi (y - phi . theta), by coordinate and, last, along theta."""
+class _Residual(NamedTuple):
+    """Mean, second moment and largest size of phi (y - phi . theta) for one episode."""
+
+    mean: Array  # (n_blocks, k)
+    second: Array
+    largest: Array
+    mean_along: float  # the same of its product with theta
+    second_along: float
+    largest_along: float
+    scale: float  # the size of the numbers that are subtracted
+    signal: float  # E (phi . theta)^2: what a relative error of all targets adds to the mean along theta
+
+
+def _residual(mdp: FiniteMDP, p: PhaseEvidence, h: int, after: Array) -> _Residual:
     vectors, blocks, weights = _visited(mdp, h, p.controller[h])
     chosen = np.flatnonzero(p.controller[h].ravel())
     low, mean, high, variance = (x.ravel()[chosen] for x in _target_law(mdp, h, after))
     predicted = np.einsum("nk,nk->n", vectors, p.best[h][blocks])
-    second = (mean - predicted) ** 2 + variance
+    off, second = mean - predicted, (mean - predicted) ** 2 + variance
     room = np.maximum(np.abs(high - predicted), np.abs(low - predicted))
     shape = (mdp.spec.n_blocks, mdp.spec.block_dim)
     means, squares, most = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    np.add.at(means, blocks, vectors * (weights * (mean - predicted))[:, None])
+    np.add.at(means, blocks, vectors * (weights * off)[:, None])
     np.add.at(squares, blocks, vectors**2 * (weights * second)[:, None])
     np.maximum.at(most, blocks, np.abs(vectors) * room[:, None])
-    along = (
-        weights @ (predicted * (mean - predicted)),
-        weights @ (predicted**2 * second),
-        (np.abs(predicted) * room).max(initial=0.0),
+    return _Residual(
+        mean=means,
+        second=squares,
+        largest=most,
+        mean_along=float(weights @ (predicted * off)),
+        second_along=float(weights @ (predicted**2 * second)),
+        largest_along=float((np.abs(predicted) * room).max(initial=0.0)),
+        scale=float(np.abs([low, high, predicted]).max(initial=0.0)),
+        signal=float(weights @ predicted**2),
     )
-    return tuple(np.append(x.ravel(), one) for x, one in zip((means, squares, most), along, strict=True))  # type: ignore[return-value]
 
 
 def _target_law(mdp: FiniteMDP, h: int, after: Array) -> tuple[Array, Array, Array, Array]:

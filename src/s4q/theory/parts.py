@@ -8,6 +8,9 @@ import numpy as np
 from s4q.theory.lemmas import Claim, Worst, claim
 
 
+FAILS = 1e300  # measured where something happened that cannot happen; an infinite number would pass for rounding
+
+
 class Part(NamedTuple):
     """The entries of a claim that belong to one phase (with S3Q: one epoch) and level."""
 
