@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from s4q.blocks import Array
+from s4q.fit_record import FitRecord
 from s4q.theory.evidence import Evidence, PhaseEvidence
 from s4q.theory.lemmas import Claim, claim
 from s4q.theory.parts import Part
@@ -89,15 +90,20 @@ def fits(e: Evidence) -> list[Part]:
     """
     parts, balls = [], e.prescribed.ball()
     for p, h in _levels(e):
-        lam, theta = float(p.ridge[h]), p.record.q.theta[h]
+        theta, bound = p.record.q.theta[h], e.mdp.spec.value_bound[h]
         if p.fits:
-            meant = constrained(p.fits[h].gram, p.fits[h].moment, lam, balls[h])
-            sigma = p.fits[h].gram + lam * np.eye(theta.shape[-1])
-        else:  # the fit of no samples
-            meant, sigma = np.zeros_like(theta), np.broadcast_to(lam * np.eye(theta.shape[-1]), p.grams[h].shape)
-        scale = _length(meant, sigma) + 1e-3 * e.mdp.spec.value_bound[h] * np.sqrt(np.einsum("bii->", sigma))
-        parts.append(Part(claim(_length(theta - meant, sigma) / scale, SAME), p.record.phase, h))
+            found = refit_error(theta, p.fits[h], float(p.ridge[h]), balls[h], bound)
+        else:  # the fit of no samples is 0
+            found = claim(np.abs(theta).max(), SAME * bound)
+        parts.append(Part(found, p.record.phase, h))
     return parts
+
+
+def refit_error(theta: Array, fit: FitRecord, lam: float, radius: Array, value_bound: float) -> Claim:
+    """|theta - constrained least squares| in the norm of Sigma, relative to its size or to that of small values."""
+    meant, sigma = constrained(fit.gram, fit.moment, lam, radius), fit.gram + lam * np.eye(theta.shape[-1])
+    scale = _length(meant, sigma) + 1e-3 * value_bound * np.sqrt(np.einsum("bii->", sigma))
+    return claim(_length(theta - meant, sigma) / scale, SAME)
 
 
 def constrained(gram: Array, moment: Array, lam: float, radius: Array | float) -> Array:

@@ -5,7 +5,7 @@ import numpy as np
 from s4q.problems import FiniteMDP
 from s4q.theory.evidence import Evidence, PhaseEvidence
 from s4q.theory.lemmas import claim
-from s4q.theory.parts import FAILS, Part
+from s4q.theory.parts import Part
 from s4q.theory.structure import check_structure
 
 EXACT = 1e-7  # errors and lengths below this share of the value bound are rounding
@@ -19,9 +19,10 @@ def features_exact(e: Evidence) -> list[Part]:
     if not (e.constants.spec.well_specified or e.constants.preset == "realisable"):
         return []
     residuals = check_structure(e.mdp, restarts=1).merged_residual
-    undeclared = 0.0 if e.constants.spec.well_specified else FAILS
     shares = residuals / np.array(e.constants.spec.value_bound)
-    return [Part(claim(max(share, undeclared), EXACT), None, h) for h, share in enumerate(shares.tolist())]
+    if not e.constants.spec.well_specified:  # what is not declared is not assumed, so the preset does not apply
+        shares = np.where(shares > EXACT, shares, 1.0)
+    return [Part(claim(share, EXACT), None, h) for h, share in enumerate(shares.tolist())]
 
 
 def radius_fits(e: Evidence) -> list[Part]:

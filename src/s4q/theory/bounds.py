@@ -208,3 +208,16 @@ def theorem1_work(constants: Constants) -> int:
     """Theorem 1 (b): multiplications of a step, phi . theta and |W phi| of every action and the update of Sigma."""
     spec = constants.spec
     return spec.n_actions * (spec.dim + 1) ** 2 + 2 * spec.dim**2  # [Thm:Work]
+
+
+def s3q_floats(spec: Spec) -> int:
+    """Memory of Theorem 2: d^2 for the level that is being fitted, and parameters and radii of all levels.
+
+    The paper allows d^2 H; only one level is fitted at a time.
+    """
+    return spec.dim**2 + 2 * spec.dim * spec.horizon + 2 * spec.dim + spec.horizon * (1 + spec.n_blocks)
+
+
+def s3q_work(spec: Spec) -> int:
+    """Multiplications of a step in Theorem 2: phi . theta of every action, and the update of Gram matrix and moment."""
+    return spec.n_actions * spec.dim + spec.dim**2 + 2 * spec.dim

@@ -99,7 +99,7 @@ class Evidence:
     @property
     def worst_value(self) -> float:
         """The least expected return of an episode, over all policies; in the user's units."""
-        return -float(self.mdp.start @ planning.optimal_values(self.mdp.transitions, -self.mdp.rewards)[0].max(axis=-1))
+        return lowest_value(self.mdp)
 
     @property
     def finished(self) -> tuple[PhaseEvidence, ...]:
@@ -146,6 +146,11 @@ def gather(run: Run, mdp: FiniteMDP) -> Evidence:
         dims=tuple(effective_dims(mdp, run.episodes / found[0].ridge)),
         realised=realised_gain(mdp, record),
     )
+
+
+def lowest_value(mdp: FiniteMDP) -> float:
+    """min over policies of V^pi: no average regret can exceed V* less this."""
+    return -float(mdp.start @ planning.optimal_values(mdp.transitions, -mdp.rewards)[0].max(axis=-1))
 
 
 def calls_of(fits: tuple[FitRecord, ...]) -> dict[int, tuple[FitRecord, ...]]:

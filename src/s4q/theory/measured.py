@@ -5,11 +5,12 @@ so it must stay below 1; an honest run fails one with a chance of at most `devia
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import numpy as np
 
 from s4q.blocks import Array, IntArray
+from s4q.fit_record import FitRecord
 from s4q.least_squares import gram_of
 from s4q.problems import FiniteMDP
 from s4q.theory.deviations import RARE, bernstein, freedman, freedman_about, phase_share
@@ -72,15 +73,19 @@ def _weights(phases: Iterable[PhaseEvidence], size: int) -> Array:
 
 def replayed_grams(e: Evidence) -> list[Part]:
     """Gram matrix and trace of each fit's samples against n E phi phi^T of the prescribed controller."""
-    parts = []
-    for p in e.phases:
-        for fit in p.fits:
-            mean, variance, largest = _products(e.mdp, fit.level, p.controller[fit.level])
-            n, seen = fit.n_episodes, np.append(fit.gram.ravel(), np.einsum("bii->", fit.gram))
-            delta = phase_share(p.record.phase, len(seen) * e.mdp.horizon)
-            allowed = bernstein(n * variance, largest, delta) + _ROUNDING * n * largest
-            parts.append(Part(claim(_ratio(seen - n * mean, allowed), 1.0), p.record.phase, fit.level))
-    return parts
+    return [
+        Part(claim(gram_deviation(e.mdp, fit, p.controller, p.record.phase), 1.0), p.record.phase, fit.level)
+        for p in e.phases
+        for fit in p.fits
+    ]
+
+
+def gram_deviation(mdp: FiniteMDP, fit: FitRecord, controller: Array, phase: int) -> Array:
+    """The deviations of a fit's Gram matrix and trace over those allowed; controller (H, S, A)."""
+    mean, variance, largest = _products(mdp, fit.level, controller[fit.level])
+    n, seen = fit.n_episodes, np.append(fit.gram.ravel(), np.einsum("bii->", fit.gram))
+    allowed = bernstein(n * variance, largest, phase_share(phase, len(seen) * mdp.horizon))
+    return _ratio(seen - n * mean, allowed + _ROUNDING * n * largest)
 
 
 def main_loop_grams(e: Evidence) -> list[Part]:
@@ -108,24 +113,42 @@ def targets(e: Evidence) -> list[Part]:
     coordinate. The other half is for all fits of the run together, along theta, which sees a common factor of all
     targets; fits that know more weigh more.
     """
-    parts, off, spread, most = [], 0.0, 0.0, 0.0
+    total, parts = Targets(e.mdp, float(e.run.episodes)), []
     for p in e.phases:
         after = next_values(e.mdp, p.record.q)
         for fit in p.fits:
-            law, n, best = _residual(e.mdp, p, fit.level, after[fit.level]), fit.n_episodes, p.best[fit.level]
-            seen = fit.moment - np.einsum("bij,bj->bi", fit.gram, best)
-            delta = phase_share(p.record.phase, seen.size * e.mdp.horizon) / 2
-            allowed = bernstein(n * law.second, law.largest, delta) + _ROUNDING * n * law.scale
-            parts.append(Part(claim(_ratio(seen - n * law.mean, allowed), 1.0), p.record.phase, fit.level))
-            noisy = law.second_along > _ROUNDING * law.signal * law.scale**2  # else the coordinates tell exactly
-            weight = law.signal / law.second_along if noisy else 0.0
-            off += weight * (float((seen * best).sum()) - n * law.mean_along)
-            spread += weight**2 * n * law.second_along
-            most = max(most, weight * law.largest_along)
-    if most > 0:
-        limit = freedman_about(spread, float(e.run.episodes), most, RARE / 2) + _ROUNDING * e.run.episodes * most
-        parts.append(Part(claim(abs(off) / limit, 1.0)))
-    return parts
+            found = total.add(fit, p.controller, p.best[fit.level], after[fit.level], p.record.phase)
+            parts.append(Part(claim(found, 1.0), p.record.phase, fit.level))
+    return [*parts, *total.together()]
+
+
+@final
+class Targets:
+    """Compares the targets of fits with their exact law, one by one and all together."""
+
+    def __init__(self, mdp: FiniteMDP, episodes: float) -> None:
+        self._mdp, self._episodes = mdp, episodes
+        self._off = self._spread = self._largest = 0.0
+
+    def add(self, fit: FitRecord, controller: Array, best: Array, after: Array, phase: int) -> Array:
+        """The deviations of one fit over those allowed. best (n_blocks, k), after (S,): the value of the next level."""
+        law, n = _residual(self._mdp, controller[fit.level], best, fit.level, after), fit.n_episodes
+        seen = fit.moment - np.einsum("bij,bj->bi", fit.gram, best)
+        delta = phase_share(phase, seen.size * self._mdp.horizon) / 2
+        allowed = bernstein(n * law.second, law.largest, delta) + _ROUNDING * n * law.scale
+        noisy = law.second_along > _ROUNDING * law.signal * law.scale**2  # else the coordinates tell exactly
+        weight = law.signal / law.second_along if noisy else 0.0
+        self._off += weight * (float((seen * best).sum()) - n * law.mean_along)
+        self._spread += weight**2 * n * law.second_along
+        self._largest = max(self._largest, weight * law.largest_along)
+        return _ratio(seen - n * law.mean, allowed)
+
+    def together(self) -> list[Part]:
+        """The deviation of all fits added so far."""
+        if self._largest == 0:
+            return []
+        limit = freedman_about(self._spread, self._episodes, self._largest, RARE / 2)
+        return [Part(claim(abs(self._off) / (limit + _ROUNDING * self._episodes * self._largest), 1.0))]
 
 
 def _ratio(off: Array, allowed: Array) -> Array:
@@ -157,11 +180,11 @@ class _Residual(NamedTuple):
     signal: float  # E (phi . theta)^2: what a relative error of all targets adds to the mean along theta
 
 
-def _residual(mdp: FiniteMDP, p: PhaseEvidence, h: int, after: Array) -> _Residual:
-    vectors, blocks, weights = _visited(mdp, h, p.controller[h])
-    chosen = np.flatnonzero(p.controller[h].ravel())
+def _residual(mdp: FiniteMDP, occupancy: Array, best: Array, h: int, after: Array) -> _Residual:
+    vectors, blocks, weights = _visited(mdp, h, occupancy)
+    chosen = np.flatnonzero(occupancy.ravel())
     low, mean, high, variance = (x.ravel()[chosen] for x in _target_law(mdp, h, after))
-    predicted = np.einsum("nk,nk->n", vectors, p.best[h][blocks])
+    predicted = np.einsum("nk,nk->n", vectors, best[blocks])
     off, second = mean - predicted, (mean - predicted) ** 2 + variance
     room = np.maximum(np.abs(high - predicted), np.abs(low - predicted))
     shape = (mdp.spec.n_blocks, mdp.spec.block_dim)

@@ -7,7 +7,6 @@ import numpy as np
 
 from s4q.theory.lemmas import Claim, Worst, claim
 
-
 FAILS = 1e300  # measured where something happened that cannot happen; an infinite number would pass for rounding
 
 
