@@ -128,7 +128,7 @@ def audit(
         require_count("--episodes", count, "the number of episodes to play")
         require_count("--seed", seed, "the seed of the episodes", at_least=0)
         require_count("--seeds", seeds, "the number of seeds")
-        console = None if as_json else Console(width=None if sys.stdout.isatty() else 160)
+        console = None if as_json else Console(width=None if sys.stdout.isatty() else 180)
         holds = audit_command(small_problem(name, sizes), preset, count, seed, seeds, delta, console, algorithm)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None

@@ -79,7 +79,8 @@ class Audit:
         table = Table(title=self.title, caption=f"identity: holds by algebra; (w.p.): for all but {chances}")
         for header in ("statement", "paper", "measured", "", "bound", "slack", "holds", "where", "note"):
             right = header in ("measured", "bound", "slack")
-            table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=right)
+            whole = right or header in ("statement", "where")
+            table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=whole)
         for row in self.rows:
             shown = [_number(row.measured), _number(row.bound), _number(row.slack)]
             side = "" if row.measured is None else ">=" if row.above else "<="
@@ -252,7 +253,7 @@ def _number(value: float | None) -> str:
 
 
 def _text(table: Table) -> str:
-    console = Console(width=170)
+    console = Console(width=180)
     with console.capture() as capture:
         console.print(table)
     return capture.get()
