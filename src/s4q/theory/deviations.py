@@ -44,12 +44,12 @@ def freedman(variance: Array, largest: float, delta: float) -> Array:
 def freedman_about(variance: float, guess: float, largest: float, delta: float) -> float:
     """The same, and sharper where the variance comes near a guess that was made beforehand; |S| at one time.
 
-    For each of twelve slopes around the best one for the guess, exp(slope S - ...) has a mean of at most 1.
+    For each of six slopes around the best one for the guess, exp(slope S - ...) has a mean of at most 1.
     """
-    t = log(2 * 12 / delta)
+    t = log(2 * 6 / delta)
     if largest == 0:
         return 0.0
-    slopes = sqrt(2 * t / guess) * 1.5 ** np.arange(-6.0, 6.0)
+    slopes = sqrt(2 * t / guess) * 1.6 ** np.arange(-2.5, 3.0)
     steps = np.minimum(slopes * largest, 50.0)
     slopes = steps / largest
     return float(((t + (np.expm1(steps) - steps) * variance / largest**2) / slopes).min())

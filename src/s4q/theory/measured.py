@@ -110,8 +110,8 @@ def targets(e: Evidence) -> list[Part]:
 
     What is compared is the sum of phi (y - phi . theta), theta the best on-policy parameter: its mean is 0 where the
     features are exact, and its spread does not contain that of phi. Half of RARE is for every fit, along each
-    coordinate. The other half is for all fits of the run together, along theta, which sees a common factor of all
-    targets; fits that know more weigh more.
+    coordinate. The other half is for all fits of the run together, in the direction that sees a common factor of all
+    targets best.
     """
     total, parts = Targets(e.mdp, float(e.run.episodes)), []
     for p in e.phases:
@@ -128,27 +128,26 @@ class Targets:
 
     def __init__(self, mdp: FiniteMDP, episodes: float) -> None:
         self._mdp, self._episodes = mdp, episodes
-        self._off = self._spread = self._largest = 0.0
+        self._off = self._spread = self._largest = self._rounding = 0.0
 
     def add(self, fit: FitRecord, controller: Array, best: Array, after: Array, phase: int) -> Array:
         """The deviations of one fit over those allowed. best (n_blocks, k), after (S,): the value of the next level."""
         law, n = _residual(self._mdp, controller[fit.level], best, fit.level, after), fit.n_episodes
-        seen = fit.moment - np.einsum("bij,bj->bi", fit.gram, best)
-        delta = phase_share(phase, seen.size * self._mdp.horizon) / 2
+        off = fit.moment - np.einsum("bij,bj->bi", fit.gram, best) - n * law.mean
+        delta = phase_share(phase, off.size * self._mdp.horizon) / 2
         allowed = bernstein(n * law.second, law.largest, delta) + _ROUNDING * n * law.scale
-        noisy = law.second_along > _ROUNDING * law.signal * law.scale**2  # else the coordinates tell exactly
-        weight = law.signal / law.second_along if noisy else 0.0
-        self._off += weight * (float((seen * best).sum()) - n * law.mean_along)
-        self._spread += weight**2 * n * law.second_along
-        self._largest = max(self._largest, weight * law.largest_along)
-        return _ratio(seen - n * law.mean, allowed)
+        self._off += float((law.along * off).sum())
+        self._spread += n * law.second_along
+        self._largest = max(self._largest, law.largest_along)
+        self._rounding += _ROUNDING * n * law.scale * float(np.abs(law.along).sum())
+        return _ratio(off, allowed)
 
     def together(self) -> list[Part]:
         """The deviation of all fits added so far."""
         if self._largest == 0:
             return []
         limit = freedman_about(self._spread, self._episodes, self._largest, RARE / 2)
-        return [Part(claim(abs(self._off) / (limit + _ROUNDING * self._episodes * self._largest), 1.0))]
+        return [Part(claim(abs(self._off) / (limit + self._rounding), 1.0))]
 
 
 def _ratio(off: Array, allowed: Array) -> Array:
@@ -173,11 +172,10 @@ class _Residual(NamedTuple):
     mean: Array  # (n_blocks, k)
     second: Array
     largest: Array
-    mean_along: float  # the same of its product with theta
+    scale: float  # the size of the numbers that are subtracted
+    along: Array  # the direction in which a common factor of all targets shows best
     second_along: float
     largest_along: float
-    scale: float  # the size of the numbers that are subtracted
-    signal: float  # E (phi . theta)^2: what a relative error of all targets adds to the mean along theta
 
 
 def _residual(mdp: FiniteMDP, occupancy: Array, best: Array, h: int, after: Array) -> _Residual:
@@ -185,22 +183,25 @@ def _residual(mdp: FiniteMDP, occupancy: Array, best: Array, h: int, after: Arra
     chosen = np.flatnonzero(occupancy.ravel())
     low, mean, high, variance = (x.ravel()[chosen] for x in _target_law(mdp, h, after))
     predicted = np.einsum("nk,nk->n", vectors, best[blocks])
-    off, second = mean - predicted, (mean - predicted) ** 2 + variance
     room = np.maximum(np.abs(high - predicted), np.abs(low - predicted))
     shape = (mdp.spec.n_blocks, mdp.spec.block_dim)
-    means, squares, most = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    np.add.at(means, blocks, vectors * (weights * off)[:, None])
-    np.add.at(squares, blocks, vectors**2 * (weights * second)[:, None])
+    means, pull, most = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    np.add.at(means, blocks, vectors * (weights * (mean - predicted))[:, None])
+    np.add.at(pull, blocks, vectors * (weights * mean)[:, None])
     np.maximum.at(most, blocks, np.abs(vectors) * room[:, None])
+    scale = float(np.abs([low, high, predicted]).max(initial=0.0))
+    second = (mean - predicted) ** 2 + variance + (1e-3 * scale) ** 2  # a little more, so that nothing is free of noise
+    squares = gram_of(vectors * np.sqrt(weights * second)[:, None], blocks, mdp.spec.n_blocks)
+    along = np.einsum("bij,bj->bi", np.linalg.pinv(squares, rcond=1e-9, hermitian=True), pull)  # pull over its noise
+    reach = np.abs(np.einsum("nk,nk->n", vectors, along[blocks])) * room
     return _Residual(
         mean=means,
-        second=squares,
+        second=np.einsum("bii->bi", squares),
         largest=most,
-        mean_along=float(weights @ (predicted * off)),
-        second_along=float(weights @ (predicted**2 * second)),
-        largest_along=float((np.abs(predicted) * room).max(initial=0.0)),
-        scale=float(np.abs([low, high, predicted]).max(initial=0.0)),
-        signal=float(weights @ predicted**2),
+        scale=scale,
+        along=along,
+        second_along=float(np.einsum("bi,bij,bj->", along, squares, along)),
+        largest_along=float(reach.max(initial=0.0)),
     )
 
 
