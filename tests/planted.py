@@ -15,6 +15,7 @@ from s4q.presets import Constants
 from s4q.problems import FiniteMDP
 from s4q.requests import Regress, Shard
 from s4q.theory import bounds
+from s4q.theory.prescribed import Prescribed
 
 
 def drop_bonus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,8 +30,9 @@ def drop_bonus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def divide_width(monkeypatch: pytest.MonkeyPatch, divisor: float) -> None:
-    """The radius, and with it the bonus, is too small."""
-    width = Constants.width
+    """The radius, and with it the bonus, is too small; in the audit too, which has formulas of its own."""
+    width, radius = Constants.width, Prescribed.fit_radius
+    monkeypatch.setattr(Prescribed, "fit_radius", lambda *arguments: radius(*arguments) / divisor)
     monkeypatch.setattr(Constants, "width", lambda *arguments: width(*arguments) / divisor)
 
 

@@ -34,6 +34,7 @@ ORDER = [
     "presets",
     "explain",
     "bonus_rules",
+    "fit_record",
     "main_loop",
     "evaluation",
     "certificate",

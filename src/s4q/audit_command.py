@@ -1,17 +1,20 @@
-"""`s4q audit`: run S4Q on a known problem and check every statement of the paper on that run."""
+"""`s4q audit`: run S4Q, or S3Q, on a known problem and check every statement of the paper on that run."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
 import s4q
+from s4q.checks import require_failure_probability
 from s4q.named_problems import named_problem
 from s4q.presets import PresetName
 from s4q.problems import FiniteMDP
-from s4q.theory import Audit, SeedAudit, audit, over_seeds
+from s4q.theory import Audit, SeedAudit, audit, audited_s3q, over_seeds
+
+Algorithm = Literal["s4q", "s3q"]
 
 # The sizes at which the bounds of the paper begin to say something within 10^17 episodes.
 SMALL: dict[str, dict[str, int]] = {
@@ -33,10 +36,21 @@ def audited(mdp: FiniteMDP, preset: PresetName, episodes: int, seed: int, delta:
 
 
 def audit_command(
-    mdp: FiniteMDP, preset: PresetName, episodes: int, seed: int, seeds: int, delta: float, console: Console | None
+    mdp: FiniteMDP,
+    preset: PresetName,
+    episodes: int,
+    seed: int,
+    seeds: int,
+    delta: float,
+    console: Console | None,
+    algorithm: Algorithm = "s4q",
 ) -> bool:
     """Print the audit of one seed, or of many together; as JSON without a console. True when all holds."""
-    audits = [audited(mdp, preset, episodes, seed + i, delta) for i in range(seeds)]
+    require_failure_probability("delta", delta)
+    if algorithm == "s3q":
+        audits = [audited_s3q(mdp, episodes, seed + i, delta) for i in range(seeds)]
+    else:
+        audits = [audited(mdp, preset, episodes, seed + i, delta) for i in range(seeds)]
     result: Audit | SeedAudit = audits[0] if seeds == 1 else over_seeds(audits)
     if console is None:
         print(json.dumps(_plain(result), indent=1))

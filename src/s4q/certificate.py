@@ -268,7 +268,7 @@ def assumptions(constants: Constants) -> tuple[str, ...]:
     ('the features are exact (well_specified)', 'values stay within value_bound, 1 at the start (declared)')
     """
     spec = constants.spec
-    known = getattr(spec, "radius_from", "default")  # MERGE: spec.radius_from
+    known = spec.radius_from
     radii = constants.radius()
     low, high = f"{radii.min():.4g}", f"{radii.max():.4g}"
     radius = low if low == high else f"{low} to {high}"

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 import s4q
-from s4q.audit_command import audit_command, small_problem
+from s4q.audit_command import Algorithm, audit_command, small_problem
 from s4q.checks import require_count
 from s4q.demo import demo as run_demo
 from s4q.named_problems import BUILDERS, whole_number
@@ -116,6 +116,9 @@ def train(
 @app.command()
 def audit(
     name: Annotated[str, typer.Argument(metavar="PROBLEM", help=f"One of {', '.join(BUILDERS)}.")] = "low_rank",
+    algorithm: Annotated[
+        Algorithm, typer.Option(help="s4q, or s3q with a uniform controller (Theorem 2); it has no preset.")
+    ] = "s4q",
     preset: Annotated[PresetName, typer.Option(help="See the README.")] = "tight",
     episodes: Annotated[str, typer.Option(help="Episodes to play; 1e17 is understood.")] = "1e14",
     seed: Annotated[int, typer.Option(help="Seed of the episodes (the first, with --seeds).")] = 0,
@@ -128,15 +131,15 @@ def audit(
     size: Annotated[int | None, typer.Option(help="Of deep_sea.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Run S4Q and check every statement of the paper on the run: bound, measured, slack. Exit code 1 if one fails."""
+    """Run S4Q or S3Q and check every statement of the paper on the run. Exit code 1 if one fails, or an assumption."""
     sizes = {"n_states": states, "n_actions": actions, "dim": dim, "horizon": horizon, "size": size}
     try:
         count = whole_number(episodes)
         require_count("--episodes", count, "the number of episodes to play")
         require_count("--seed", seed, "the seed of the episodes", at_least=0)
         require_count("--seeds", seeds, "the number of seeds")
-        console = None if as_json else Console(width=None if sys.stdout.isatty() else 160)
-        holds = audit_command(small_problem(name, sizes), preset, count, seed, seeds, delta, console)
+        console = None if as_json else Console(width=None if sys.stdout.isatty() else 180)
+        holds = audit_command(small_problem(name, sizes), preset, count, seed, seeds, delta, console, algorithm)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     raise typer.Exit(0 if holds else 1)

@@ -8,6 +8,7 @@ from typing import Any, Literal, final
 from s4q.certificate import Certificate, Certified, Certifier, Phased
 from s4q.curve import Played, Point
 from s4q.evaluation import Evaluations
+from s4q.fit_record import FitRecord, add_answer
 from s4q.linear_q import LinearQ
 from s4q.main_loop import PhaseRecord, Record
 from s4q.memo import Memo
@@ -65,19 +66,32 @@ class Answered:
 
 @final
 class Recorder:
-    """Keeps what each phase of an S4Q was."""
+    """Keeps what each phase of an S4Q was, and what the collector returned for its fits."""
 
-    def __init__(self, learner: Any, phases: tuple[PhaseRecord, ...], evaluations: Evaluations | None) -> None:
+    def __init__(
+        self,
+        learner: Any,
+        phases: tuple[PhaseRecord, ...],
+        fits: tuple[FitRecord, ...],
+        evaluations: Evaluations | None,
+    ) -> None:
         self._learner = learner
         self._evaluations = evaluations
         self.phases = list(phases)
+        self.fits = list(fits)
+
+    def add(self, request: Request, answer: Any) -> None:
+        if isinstance(request, Regress):  # an S3Q call prepares the phase after the last finished one
+            policies = [phase.q for phase in self.phases]
+            add_answer(self.fits, len(policies) + 1, policies, request, answer)
 
     def mark(self) -> None:
         self.phases.append(self._learner.last_phase)
 
     def record(self) -> Record:
         evaluations = {} if self._evaluations is None else dict(self._evaluations.by_phase)
-        return Record(self._learner.constants, tuple(self.phases), self._learner.open_phase, evaluations)
+        constants, running = self._learner.constants, self._learner.open_phase
+        return Record(constants, tuple(self.phases), running, evaluations, tuple(self.fits))
 
 
 @final
@@ -172,6 +186,8 @@ class Ledger:
         if isinstance(request, Explore):
             self._played = self._played.with_answer(answer)
             self._phase_played = self._phase_played.with_answer(answer)
+        if self._recorder is not None:
+            self._recorder.add(request, answer)
         if self._mdp is None:
             return
         if isinstance(request, Regress):
@@ -242,6 +258,7 @@ class Ledger:
             phase_played=self._phase_played,
             points=tuple(self._points),
             record=None if self._recorder is None else tuple(self._recorder.phases),
+            fits=() if self._recorder is None else tuple(self._recorder.fits),
             certified=None if self._watch is None else self._watch.certified,
             request_episodes=self._request_episodes,
             request_steps=self._request_steps,

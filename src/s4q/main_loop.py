@@ -9,6 +9,7 @@ import numpy as np
 from s4q.blocks import Array
 from s4q.checks import require_finite
 from s4q.factors import whitener
+from s4q.fit_record import FitRecord
 from s4q.linear_q import LinearQ
 from s4q.presets import Constants
 from s4q.requests import Explore, Returns, Visits
@@ -60,12 +61,16 @@ class PhaseRecord:
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class Record:
-    """A run of S4Q as an auditor needs it: its constants and its phases. Grows by one policy a phase."""
+    """A run of S4Q as an auditor needs it: its constants, its phases and the answers behind its fits.
+
+    Grows by one policy a phase, and by the sums of its fits.
+    """
 
     constants: Constants
     phases: tuple[PhaseRecord, ...]  # finished ones, in order
     unfinished: PhaseRecord | None  # the phase whose main loop was cut by the end of the run; None: none had begun
     evaluations: Mapping[int, Returns] = field(default_factory=dict)  # of the policies of phases, by their numbers
+    fits: tuple[FitRecord, ...] = ()  # what the collector returned for each regression, in order
 
 
 @final

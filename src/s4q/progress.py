@@ -6,6 +6,7 @@ from typing import final
 
 from s4q.certificate import Certified
 from s4q.curve import Played, Point
+from s4q.fit_record import FitRecord
 from s4q.main_loop import PhaseRecord
 from s4q.requests import Returns
 from s4q.state import Reader, State
@@ -26,6 +27,7 @@ class Progress:
     phase_played: Played = field(default_factory=Played)  # in the main loop of the running phase
     points: tuple[Point, ...] = ()  # of the finished phases
     record: tuple[PhaseRecord, ...] | None = None  # with record=True
+    fits: tuple[FitRecord, ...] = ()  # with record=True
     certified: Certified | None = None  # where certificates are made along the way
     request_episodes: int = 0  # of the request that is answered in part
     request_steps: int = 0
@@ -54,6 +56,7 @@ class Progress:
             phase_played=Played.from_state(reader.row("phase_played")),
             points=tuple(Point.from_state(row) for row in reader.rows("points")),
             record=tuple(reader.each("record", PhaseRecord)) if reader.has("record") else None,
+            fits=tuple(reader.each("fits", FitRecord)),
             certified=reader.one("certified", Certified) if reader.has("certified") else None,
             request_episodes=reader.integer("request_episodes"),
             request_steps=reader.integer("request_steps"),

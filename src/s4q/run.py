@@ -196,7 +196,7 @@ def _recorder(learner: Learner, before: Progress, evaluations: Evaluations | Non
         return None
     if not hasattr(learner, "last_phase"):
         raise ValueError(f"record=True keeps the phases of an S4Q; {type(learner).__name__} has none")
-    return Recorder(learner, before.record, evaluations)
+    return Recorder(learner, before.record, before.fits, evaluations)
 
 
 def _watch(

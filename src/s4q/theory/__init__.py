@@ -3,6 +3,7 @@
 from s4q.theory.audit import Audit, AuditRow, SeedAudit, SeedRow, audit, over_seeds
 from s4q.theory.covariance import expected_covariances, expected_grams
 from s4q.theory.effective_dim import EffectiveDim, cap, effective_dim, effective_dims, realised_gain
+from s4q.theory.s3q_audit import audited_s3q
 from s4q.theory.structure import (
     Structure,
     bellman_backup,
@@ -40,6 +41,7 @@ __all__ = [
     "TransferBracket",
     "TransferWitness",
     "audit",
+    "audited_s3q",
     "bellman_backup",
     "bellman_errors",
     "best_on_policy_fit",

@@ -1,5 +1,7 @@
 """The audit: every statement of the paper, checked on a recorded run; a row each, or over many seeds."""
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -9,9 +11,12 @@ from rich.table import Table
 
 from s4q.ledger import Run
 from s4q.problems import FiniteMDP
+from s4q.theory.deviations import RARE
 from s4q.theory.evidence import Evidence, gather
 from s4q.theory.lemmas import Worst
-from s4q.theory.statements import STATEMENTS, Needs, Statement, clipped_away
+from s4q.theory.parts import Part, home, joined
+from s4q.theory.rows import AS_PRESCRIBED, ASSUMPTIONS, IN_THE_PAPER, Kind, Needs, Row, Statement
+from s4q.theory.statements import clipped_away
 
 
 @final
@@ -25,22 +30,26 @@ class AuditRow:
     bound: float | None
     above: bool  # must measured lie above the bound? Else below
     holds: bool | None  # None: not claimed, or nothing to check; the note says why
-    always: bool  # for every seed; else for all but a share delta of them
+    kind: Kind  # how often it may fail
+    place: str  # the phase and level that come nearest to failing; empty: the whole run
     note: str
 
     @property
     def slack(self) -> float | None:
-        """The distance to the bound; negative where the statement fails."""
+        """The distance to the bound, negative where the statement fails; rounding is no failure."""
         if self.measured is None or self.bound is None:
             return None
-        return Worst(self.measured, self.bound, self.above).slack
+        slack = Worst(self.measured, self.bound, self.above).slack
+        return max(slack, 0.0) if self.holds else slack
 
     @property
     def verdict(self) -> str:
-        """In a word: "yes" or "NO", "(w.p.)" if a share delta of the seeds may fail, "-" for not claimed."""
+        """In a word: "yes", "identity" or "NO"; "(w.p.)" if a share of the seeds may fail; "-" for not claimed."""
         if self.holds is None:
             return "-"
-        return ("yes" if self.holds else "NO") + ("" if self.always else " (w.p.)")
+        if self.holds and self.kind == "identity":
+            return "identity"
+        return ("yes" if self.holds else "NO") + (" (w.p.)" if self.kind in ("rarely", "delta") else "")
 
 
 @final
@@ -54,7 +63,7 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """Does everything hold that is claimed?"""
+        """Does everything hold that is claimed, and all that the claims assume?"""
         return all(row.holds is not False for row in self.rows)
 
     def __getitem__(self, statement: str) -> AuditRow:
@@ -66,14 +75,16 @@ class Audit:
 
     def table(self) -> Table:
         """For a rich Console."""
-        table = Table(title=self.title, caption=f"(w.p.): for all but a share delta = {self.delta} of seeds")
-        for header in ("statement", "paper", "measured", "", "bound", "slack", "holds", "note"):
+        chances = f"a share delta = {self.delta} of seeds; rows of replay weights and sampling: {RARE:g}"
+        table = Table(title=self.title, caption=f"identity: holds by algebra; (w.p.): for all but {chances}")
+        for header in ("statement", "paper", "measured", "", "bound", "slack", "holds", "where", "note"):
             right = header in ("measured", "bound", "slack")
-            table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=right)
+            whole = right or header in ("statement", "where")
+            table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=whole)
         for row in self.rows:
-            shown = [_number(row.measured), _number(row.bound), _rounded(row.slack)]
+            shown = [_number(row.measured), _number(row.bound), _number(row.slack)]
             side = "" if row.measured is None else ">=" if row.above else "<="
-            table.add_row(row.statement, row.where, shown[0], side, *shown[1:], row.verdict, row.note)
+            table.add_row(row.statement, row.where, shown[0], side, *shown[1:], row.verdict, row.place, row.note)
         return table
 
     def __str__(self) -> str:
@@ -88,8 +99,10 @@ class SeedRow:
     statement: str
     seeds: int  # for how many it was claimed and there was something to check
     failures: int
-    least_slack: float | None
+    least_slack: float | None  # of the seeds for which it holds
     allowed: float  # the share of seeds that may fail
+    place: str  # of the seed that comes nearest to failing
+    note: str
 
     @property
     def holds(self) -> bool | None:
@@ -111,13 +124,14 @@ class SeedAudit:
 
     def table(self) -> Table:
         """For a rich Console."""
-        table = Table(title=self.title)
-        for header in ("statement", "seeds", "failures", "allowed", "least slack", "holds"):
-            table.add_column(header, justify="left" if header in ("statement", "holds") else "right")
+        table = Table(title=self.title, caption="least slack: of the seeds for which the statement holds")
+        for header in ("statement", "seeds", "failures", "allowed", "least slack", "holds", "where", "note"):
+            right = header in ("seeds", "failures", "allowed", "least slack")
+            table.add_column(header, justify="right" if right else "left", overflow="fold")
         for row in self.rows:
             verdict = {True: "yes", False: "NO", None: "-"}[row.holds]
-            allowed = f"{row.allowed * row.seeds:.4g}"
-            table.add_row(row.statement, f"{row.seeds}", f"{row.failures}", allowed, _rounded(row.least_slack), verdict)
+            counts = (f"{row.seeds}", f"{row.failures}", f"{row.allowed * row.seeds:.4g}", _number(row.least_slack))
+            table.add_row(row.statement, *counts, verdict, row.place, row.note)
         return table
 
     def __str__(self) -> str:
@@ -140,7 +154,10 @@ def audit(run: Run, mdp: FiniteMDP) -> Audit:
     title = f"{constants.preset}, {_number(run.episodes)} episodes on {mdp}"
     if evidence.terr:
         title += f", transfer error {evidence.terr:.3g}"
-    return Audit(title, constants.delta, tuple(_row(statement, evidence) for statement in STATEMENTS))
+    assumed = [row_of(each.row, each.test(evidence)) for each in ASSUMPTIONS]
+    broken = next((row.statement for row in assumed if row.holds is False), "")
+    rows = [_row(statement, evidence, broken) for statement in (*AS_PRESCRIBED, *IN_THE_PAPER)]
+    return Audit(title, constants.delta, (*assumed, *rows))
 
 
 def over_seeds(audits: Sequence[Audit]) -> SeedAudit:
@@ -157,51 +174,71 @@ def over_seeds(audits: Sequence[Audit]) -> SeedAudit:
     if not audits:
         raise ValueError("audits must hold at least one audit; got none")
     rows = []
-    for i, first in enumerate(audits[0].rows):
-        here = [each.rows[i] for each in audits if each.rows[i].holds is not None]
-        slacks = [row.slack for row in here if row.slack is not None]
-        failures = sum(row.holds is False for row in here)
-        allowed = 0.0 if first.always else audits[0].delta
-        rows.append(SeedRow(first.statement, len(here), failures, min(slacks, default=None), allowed))
+    for same in zip(*(each.rows for each in audits), strict=True):
+        here = [row for row in same if row.holds is not None]
+        allowed = {"delta": audits[0].delta, "rarely": RARE}.get(same[0].kind, 0.0)
+        good = [row for row in here if row.holds and row.slack is not None]
+        nearest = min(good, key=lambda row: row.slack or 0.0, default=None)
+        rows.append(
+            SeedRow(
+                statement=same[0].statement,
+                seeds=len(here),
+                failures=sum(row.holds is False for row in here),
+                least_slack=None if nearest is None else nearest.slack,
+                allowed=allowed,
+                place="" if nearest is None else nearest.place,
+                note=_notes([row.note for row in same]),
+            )
+        )
     return SeedAudit(f"{len(audits)} seeds: {audits[0].title}", tuple(rows))
 
 
-def _row(statement: Statement, evidence: Evidence) -> AuditRow:
-    reason = unclaimed(statement.needs, evidence)
-    if statement.needs == "theorem 1" and evidence.constants.theory is None:
-        return AuditRow(statement.name, statement.where, None, None, False, None, statement.always, reason)
-    found = statement.test(evidence)
+def _notes(notes: Sequence[str]) -> str:
+    """The notes of all seeds: the one they share, else each kind (numbers left aside) with how many seeds have it."""
+    kinds = Counter(re.sub(r"\d[\d.e+-]*", "...", note) for note in notes if note)
+    if len(kinds) == 1 and kinds.total() == len(notes):
+        return notes[0]
+    return "; ".join(f"{kind} ({n} of {len(notes)} seeds)" for kind, n in kinds.items())
+
+
+def row_of(row: Row, parts: Sequence[Part], reason: str = "") -> AuditRow:
+    """The row with its worst entry, the one nearest to failing; `reason`: why it is not claimed."""
+    found = joined(parts)
     if not found.measured.size:
-        note = statement.note or "nothing to check in this run"
-        return AuditRow(statement.name, statement.where, None, None, False, None, statement.always, note)
+        note = reason or row.note or "nothing to check in this run"
+        return AuditRow(row.name, row.where, None, None, False, None, row.kind, "", note)
     worst = found.worst()
+    part = home(parts, worst)
+    note = reason or row.note
+    if not note and part.says_nothing(worst):
+        limit = f"at least {_number(part.low)}" if worst.above else f"at most {_number(part.high)}"
+        note = f"vacuous: {limit} anyway"
     holds = None if reason else found.holds()
-    note = reason or statement.note
-    if not note and statement.trivial is not None and worst.bound >= statement.trivial(evidence):
-        note = f"vacuous: at most {_number(statement.trivial(evidence))} anyway"
-    return AuditRow(statement.name, statement.where, *worst, holds, statement.always, note)
+    return AuditRow(row.name, row.where, *worst, holds, row.kind, part.place, note)
 
 
-def unclaimed(needs: Needs, evidence: Evidence) -> str:
-    """Why a preset does not claim a statement; empty if it does."""
-    constants = evidence.constants
-    spec, preset = constants.spec, constants.preset
+def _row(statement: Statement, evidence: Evidence, broken: str) -> AuditRow:
+    reason = unclaimed(statement.needs, evidence, broken)
+    if statement.needs == "theorem 1" and not evidence.prescribed.proved:
+        return row_of(statement.row, [], reason)
+    return row_of(statement.row, statement.test(evidence), reason)
+
+
+def unclaimed(needs: Needs, evidence: Evidence, broken: str = "") -> str:
+    """Why a preset does not claim a statement; empty if it does. broken: the assumption that does not hold."""
+    constants, proved = evidence.constants, evidence.prescribed.proved
     if needs == "nothing":
         return ""
-    if preset == "practical":
+    if constants.preset == "practical":
         return "not claimed: practical proves nothing"
-    if evidence.off_free and spec.well_specified:
-        return f"not claimed: features declared exact, but a best fit is off by {evidence.off_free:.2g}"
-    if preset == "realisable" and not spec.well_specified:
-        return "not claimed: realisable needs exact features"
-    if evidence.off and preset == "realisable" and spec.block_dim > 1:
-        return "not claimed: a target leaves the ball, as a reward and the next value bound may"
-    if constants.fixed_width is not None or (constants.theory is not None and constants.fixed_ridge is not None):
+    if broken:
+        return f"not claimed: it needs what is not true, see {broken!r}"
+    if constants.fixed_width is not None or (proved and constants.fixed_ridge is not None):
         return "not claimed: width or ridge was set by hand"
-    meant = "own" if constants.theory is None else "previous"
+    meant = "previous" if proved else "own"
     if constants.bonus_from != meant:
         return f"not claimed: the statement is about bonus_from={meant!r}"
-    if needs == "theorem 1" and constants.theory is None:
+    if needs == "theorem 1" and not proved:
         return "not claimed: realisable proves optimism, its ridge and trigger are too small for this"
     if needs == "theorem 1" and constants.fixed_trigger is not None:
         return "not claimed: the trigger was set by hand"
@@ -215,12 +252,8 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def _rounded(slack: float | None) -> str:
-    return _number(slack if slack is None or abs(slack) > 1e-12 else 0.0)
-
-
 def _text(table: Table) -> str:
-    console = Console(width=150)
+    console = Console(width=180)
     with console.capture() as capture:
         console.print(table)
     return capture.get()

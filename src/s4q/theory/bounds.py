@@ -2,7 +2,7 @@
 
 Symbols as in `presets`: H levels, d features, p the phase, n trajectories, K episodes in all, v_h the value bound. Sbar
 is the expected covariance of the trajectories so far, alpha_u the radius of a fit. Widths, ridge and trigger come from
-`Constants`; here stands only what the proofs make of them. All in rewards shifted to start at 0.
+`prescribed`, not from the learner; here stands only what the proofs make of them. All in rewards shifted to start at 0.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ from s4q.least_squares import elliptical_norm_sq
 from s4q.presets import Constants
 from s4q.spec import Spec
 from s4q.theory.effective_dim import cap
-from s4q.widths import Theory, fixed_design_radius, risk_radius
+from s4q.theory.prescribed import Prescribed, excess_risk_radius, noise_radius
+from s4q.widths import Theory
 
 
 @final
@@ -49,7 +50,7 @@ def proof_steps(constants: Constants) -> ProofSteps:
 
 def inflation(constants: Constants) -> float:
     """alpha_b / alpha_u: how much wider the bonus is than the fit is uncertain."""
-    return 1.0 if constants.theory is None else constants.theory.inflation
+    return Prescribed(constants).inflation
 
 
 def bonus_over_uncertainty(constants: Constants) -> float:
@@ -64,7 +65,7 @@ def bonus_over_uncertainty(constants: Constants) -> float:
 
 def fit_radius(constants: Constants, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
     """alpha_u of a level, (n_blocks,): how far a fit lies from the best on-policy predictor, in the metric of Sigma."""
-    return constants.width(level, phase, n_total, gram, ridge) / inflation(constants)
+    return Prescribed(constants).fit_radius(level, phase, n_total, gram, ridge)
 
 
 def uncertainty(phi: Phi, gram: Array, ridge: float, radius: Array) -> Array:
@@ -87,24 +88,22 @@ def s3q_radius(
     expected one. There is no clip: a target may be as large as the ball of the next level allows.
     """
     require_failure_probability("delta", delta)
-    log_inverse_delta = log(2 * spec.horizon * epoch**2 / delta)
+    share = delta / (2 * spec.horizon * epoch**2)
     after = spec.radius[level + 1] if level + 1 < spec.horizon else 0.0
     rewards = spec.reward_max - spec.reward_min
     if gram is not None:
         whole = block_diag(*gram)[None]  # one ball for the whole parameter, so one block
-        half_range = rewards / 2 + after
-        return fixed_design_radius(
-            whole, ridge=ridge, half_range=half_range, ball=spec.radius[level], log_inverse_delta=log_inverse_delta
-        ).item()
+        noise = noise_radius(whole, ridge, half_range=rewards / 2 + after, log_inverse_delta=log(1 / share))
+        return noise.item() + spec.radius[level] * sqrt(ridge)
     unit = spec.value_bound[level]
-    return unit * risk_radius(  # [Thm:S3QRadius]
-        theory,
+    return unit * excess_risk_radius(  # [Thm:S3QRadius]
+        theory.risk,
         dim=spec.dim,
         n=n,
         ball=spec.radius[level] / unit,
         largest_target=(rewards + after) / unit,
         ridge=ridge,
-        log_inverse_delta=log_inverse_delta,
+        delta=share,
     )
 
 
@@ -143,8 +142,7 @@ def trigger_at(constants: Constants, phase: int, n: int) -> float:
     >>> [trigger_at(s4q.S4Q(mdp, cache_episodes=0).constants, phase, n=100) for phase in (1, 2)]
     [1.25, 5.0]
     """
-    first, slope = constants.threshold(phase, replaying=phase > 1)
-    return first + slope * log(max(n, 1))
+    return Prescribed(constants).trigger(phase, n)
 
 
 def phases_bound(constants: Constants, gains: Array) -> int:
@@ -166,7 +164,7 @@ def potential_bound(constants: Constants, phase: int, n: int, gain: float) -> fl
 
 def replay_multiple(constants: Constants) -> int:
     """c: an S3Q call of m trajectories plays at most c H m episodes."""
-    return constants.replay_slots(1)
+    return Prescribed(constants).call_episodes(1)
 
 
 def theorem1_regret(constants: Constants, episodes: int, gains: Array, terr: float = 0.0) -> float:
@@ -177,7 +175,7 @@ def theorem1_regret(constants: Constants, episodes: int, gains: Array, terr: flo
     at most (1 + c_o) E sum U, plus 2 terr.
     """
     spec, phases = constants.spec, phases_bound(constants, gains)
-    ridge = constants.ridge(phases, episodes)
+    ridge = Prescribed(constants).ridge(phases, episodes)
     nothing = np.zeros(spec.gram_shape)
     squares = 0.0
     for h in range(spec.horizon):

@@ -1,9 +1,8 @@
-"""The statements of the paper about a recorded run: each with its place, its conditions and its inequality."""
+"""The statements of the paper about a recorded run, as inequalities by phase and level; `rows` lists them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, final
+from math import log
 
 import numpy as np
 
@@ -12,55 +11,32 @@ from s4q.theory import bounds, lemmas
 from s4q.theory.effective_dim import cap
 from s4q.theory.evidence import Evidence, PhaseEvidence
 from s4q.theory.lemmas import Claim, between, claim
+from s4q.theory.parts import Part
 from s4q.theory.population_fit import population_fit
 
-Needs = Literal["nothing", "width", "optimism", "theorem 1"]  # what a preset must prove for a statement to be claimed
 
-
-@final
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One line of the audit. `always`: it holds for every seed, else for all but a share delta of them."""
-
-    name: str
-    where: str  # label in the paper's source
-    needs: Needs
-    always: bool
-    test: Callable[[Evidence], Claim]  # a Claim without entries: nothing to check in this run
-    note: str = ""
-    trivial: Callable[[Evidence], float] | None = None  # what is true anyway: a bound beyond it says nothing
-
-
-def _regret(e: Evidence) -> Claim:
+def regret(e: Evidence) -> list[Part]:
     episodes = e.run.episodes
     bound = bounds.theorem1_regret(e.constants, episodes, e.gains, e.terr)
-    return claim((e.run.regret or 0.0) / episodes, bound / episodes)
+    found = claim((e.run.regret or 0.0) / episodes, bound / episodes)
+    return [Part(found, high=e.mdp.v_star - e.worst_value)]
 
 
-def _memory(e: Evidence) -> Claim:
+def memory(e: Evidence) -> list[Part]:
     c = e.constants
-    proved = c.theory is not None and c.fixed_trigger is None and c.fixed_ridge is None  # the number of phases
+    proved = e.prescribed.proved and c.fixed_trigger is None and c.fixed_ridge is None  # the number of phases
     phases = bounds.phases_bound(e.constants, e.gains) if proved else len(e.phases)
-    return claim(e.run.bytes / 8, bounds.theorem1_floats(e.constants, phases))
+    return [Part(claim(e.run.bytes / 8, bounds.theorem1_floats(e.constants, phases)))]
 
 
-def _work(e: Evidence) -> Claim:
+def work(e: Evidence) -> list[Part]:
     q, n_actions = e.run.q, e.mdp.n_actions
     k = q.theta.shape[-1]
     products = n_actions * (k + k**2 + k + 1) + 2 * k**2  # phi . theta, W phi, its square, the width; Gram and trigger
-    return claim(products, bounds.theorem1_work(e.constants))
+    return [Part(claim(products, bounds.theorem1_work(e.constants)))]
 
 
-def _value_bound(e: Evidence) -> float:
-    return e.mdp.spec.value_bound[0]
-
-
-def _s3q(e: Evidence) -> Claim:
-    del e
-    return claim([], [])
-
-
-def _sandwich(e: Evidence) -> Claim:
+def sandwich(e: Evidence) -> list[Part]:
     def test(*arrays: Array) -> Claim:
         scale = arrays[2] + arrays[3]  # U + b: 0 only where phi is 0, and with it everything else
         return lemmas.sandwich(*(x[scale > 0] / scale[scale > 0] for x in arrays))
@@ -68,37 +44,45 @@ def _sandwich(e: Evidence) -> Claim:
     return _pointwise(e.phases, e, lambda p: (p.errors, p.comparators, p.uncertainties, p.bonuses), test)
 
 
-def _promise(e: Evidence) -> Claim:
-    high = [bounds.theorem3_values(p.occupancy, p.uncertainties, p.bonuses, e.terr) for p in e.phases]
-    return claim([p.promised - p.value for p in e.phases], high)
+def promise(e: Evidence) -> list[Part]:
+    most = float(e.mdp.spec.to_user_units(0, np.array(e.mdp.spec.value_bound[0]))) - e.worst_value
+    parts = []
+    for p in e.phases:
+        high = bounds.theorem3_values(p.occupancy, p.uncertainties, p.bonuses, e.terr)
+        parts.append(Part(claim(p.promised - p.value, high), p.record.phase, high=most))
+    return parts
 
 
-def _least_squares(e: Evidence) -> Claim:
+def least_squares(e: Evidence) -> list[Part]:
     last, spec = e.phases[-1], e.mdp.spec
     if spec.dim > 500:  # the recursion costs d^2 a pair
-        return claim([], [])
-    found = []
+        return []
+    parts = []
     for h in range(spec.horizon):
         here = e.reachable[h].ravel()
         vectors = dense(e.mdp.features.vectors[h], e.mdp.features.blocks[h], spec.n_blocks).reshape(-1, spec.dim)
-        found.append(lemmas.least_squares(vectors[here], last.backup[h].ravel()[here], 1.0, spec.radius[h]))
-    return _joined(found)
+        found = lemmas.least_squares(vectors[here], last.backup[h].ravel()[here], 1.0, spec.radius[h])
+        parts.append(Part(found, last.record.phase, h))
+    return parts
 
 
-def _sample_count(e: Evidence) -> Claim:
-    calls = list(zip(e.fitted, _replayed(e), strict=False))  # a last call may have been cut by the end of the run
-    return lemmas.sample_count([p.n_level for p, _ in calls], [played for _, played in calls], e.mdp.horizon)
+def sample_count(e: Evidence) -> list[Part]:
+    parts = []
+    for p in e.fitted:
+        played = sum(fit.n_episodes for fit in p.call)
+        parts.append(Part(lemmas.sample_count([p.n_level], [played], e.mdp.horizon), p.record.phase))
+    return parts
 
 
-def _fit(e: Evidence) -> Claim:
+def fit(e: Evidence) -> list[Part]:
     def test(off: Array, u: Array) -> Claim:
         return lemmas.fit_error(off[u > 0] / u[u > 0], np.ones(int((u > 0).sum())))
 
     return _pointwise(e.fitted, e, lambda p: (p.linear - p.best_linear, p.uncertainties), test)
 
 
-def _bonus(e: Evidence) -> Claim:
-    ratio = 1.0 if e.constants.theory is None else bounds.bonus_over_uncertainty(e.constants)
+def bonus(e: Evidence) -> list[Part]:
+    ratio = bounds.bonus_over_uncertainty(e.constants) if e.prescribed.proved else 1.0
 
     def test(b: Array, u: Array) -> Claim:
         return lemmas.bonus_sandwich(b[u > 0], u[u > 0], ratio)
@@ -106,118 +90,125 @@ def _bonus(e: Evidence) -> Claim:
     return _pointwise(e.phases, e, lambda p: (p.bonuses, p.uncertainties), test)
 
 
-def _optimism(e: Evidence) -> Claim:
-    found = []
+def optimism(e: Evidence) -> list[Part]:
+    parts = []
     for p in e.phases:
         to_go = lemmas.errors_to_go(e.mdp, p.comparators)
         known = (e.mdp.q_values(p.record.q), e.mdp.q_star, to_go)
-        found.append(lemmas.near_optimism(*(x[e.reachable] for x in known)))
-    return _joined(found)
+        for h, here in enumerate(e.reachable):
+            parts.append(Part(lemmas.near_optimism(*(x[h][here] for x in known)), p.record.phase, h))
+    return parts
 
 
-def _optimism_at_start(e: Evidence) -> Claim:
-    return lemmas.near_optimism([p.promised for p in e.phases], e.mdp.v_star, e.terr)
+def optimism_at_start(e: Evidence) -> list[Part]:
+    return [Part(lemmas.near_optimism(p.promised, e.mdp.v_star, e.terr), p.record.phase) for p in e.phases]
 
 
-def _error_identity(e: Evidence) -> Claim:
+def error_identity(e: Evidence) -> list[Part]:
     scale = e.mdp.spec.value_bound[0]
-    return _joined([lemmas.error_identity(p.promised, p.value, p.occupancy, p.errors, scale) for p in e.phases])
-
-
-def _potential(e: Evidence) -> Claim:
-    phase, longest = e.phases[-1].record.phase, max(p.record.n_trajectories for p in e.phases)
-    spent = [
-        sum(p.record.n_trajectories * lemmas.trace_ratio(p.ridged(p.expected, h), p.grams[h]) for p in e.phases)
-        for h in range(e.mdp.horizon)
+    return [
+        Part(lemmas.error_identity(p.promised, p.value, p.occupancy, p.errors, scale), p.record.phase) for p in e.phases
     ]
-    return claim(spent, [bounds.potential_bound(e.constants, phase, longest, float(g)) for g in e.gains])
 
 
-def _phases(e: Evidence) -> Claim:
-    return claim(len(e.phases), bounds.phases_bound(e.constants, e.gains))
+def potential(e: Evidence) -> list[Part]:
+    phase, longest = e.phases[-1].record.phase, max(p.n_played for p in e.phases)
+    parts = []
+    for h, gain in enumerate(e.gains.tolist()):
+        spent = sum(p.n_played * lemmas.trace_ratio(p.ridged(p.expected, h), p.grams[h]) for p in e.phases)
+        parts.append(Part(claim(spent, bounds.potential_bound(e.constants, phase, longest, gain)), None, h))
+    return parts
 
 
-def _trigger(e: Evidence) -> Claim:
-    need = [bounds.trigger_at(e.constants, p.record.phase, p.record.n_trajectories) for p in e.finished]
-    over = [1.0 / float(p.record.ridge.min()) for p in e.finished]  # one feature of norm 1
-    return between(need, [max(p.progress) for p in e.finished], np.add(need, over))
+def number_of_phases(e: Evidence) -> list[Part]:
+    return [Part(claim(len(e.phases), bounds.phases_bound(e.constants, e.gains)))]
 
 
-def _information_gain(e: Evidence) -> Claim:
-    found = []
+def trigger(e: Evidence) -> list[Part]:
+    parts = []
+    for p in e.finished:
+        need, over = e.prescribed.trigger(p.record.phase, p.n_played), 1.0 / float(p.ridge.min())  # one feature more
+        level = int(np.argmax(p.progress))
+        parts.append(Part(between(need, p.progress[level], need + over), p.record.phase, level))
+    return parts
+
+
+def information_gain(e: Evidence) -> list[Part]:
+    parts = []
     for p in e.finished:
         for h in range(e.mdp.horizon):
-            sigma, n = p.ridged(p.expected, h), p.record.n_trajectories
-            found.append(lemmas.information_gain(sigma, p.grams[h], n, np.inf))
-    return _joined(found)
+            found = lemmas.information_gain(p.ridged(p.expected, h), p.grams[h], p.n_played, np.inf)
+            parts.append(Part(found, p.record.phase, h))
+    return parts
 
 
-def _information_cap(e: Evidence) -> Claim:
-    caps = [cap(e.mdp.dim, e.run.episodes / float(lam)) for lam in e.phases[0].record.ridge]
-    return lemmas.information_cap(e.realised, [dim.lower for dim in e.dims], e.gains, caps)
+def information_cap(e: Evidence) -> list[Part]:
+    caps = [cap(e.mdp.dim, e.run.episodes / float(lam)) for lam in e.phases[0].ridge]
+    rows = zip(e.realised, [dim.lower for dim in e.dims], e.gains, caps, strict=True)
+    return [Part(lemmas.information_cap(*([x] for x in row)), None, h) for h, row in enumerate(rows)]
 
 
-def _proportional(e: Evidence) -> Claim:
-    found = []
+def proportional(e: Evidence) -> list[Part]:
+    parts = []
     for p in e.finished:
-        need = bounds.trigger_at(e.constants, p.record.phase, p.record.n_trajectories)
+        need = e.prescribed.trigger(p.record.phase, p.n_played)
         for h, progress in enumerate(p.progress):
-            expected = p.record.n_trajectories * lemmas.trace_ratio(p.ridged(p.record.cov_ref, h), p.grams[h])
+            expected = p.n_played * lemmas.trace_ratio(p.ridged(p.record.cov_ref, h), p.grams[h])
             if progress >= need * (1 - 1e-12):
-                found.append(lemmas.proportional(progress, expected))
+                found = lemmas.proportional(progress, expected)
             else:  # a level that did not trigger: only from above, and against the trigger
-                found.append(claim(expected / need, 1.5))
-    return _joined(found)
+                found = claim(expected / need, 1.5)
+            parts.append(Part(found, p.record.phase, h))
+    return parts
 
 
-def _matrix(e: Evidence) -> Claim:
-    steps = bounds.proof_steps(e.constants)
-    ratios = []
+def matrix(e: Evidence) -> list[Part]:
+    steps, parts = bounds.proof_steps(e.constants), []
     for p in e.phases:
         for estimate in (p.record.cov_ref, p.covariance):  # of Sigma_ref and of the bonus: both estimate Sbar
-            for h, ridge in enumerate(p.record.ridge.tolist()):
-                ratios.append(lemmas.matrix_ratio(estimate[h], p.expected[h], ridge))
-    return lemmas.matrix_concentration(steps.covariance_low, ratios, steps.covariance_high)
+            for h, ridge in enumerate(p.ridge.tolist()):
+                ratio = lemmas.matrix_ratio(estimate[h], p.expected[h], ridge)
+                found = lemmas.matrix_concentration(steps.covariance_low, [ratio], steps.covariance_high)
+                parts.append(Part(found, p.record.phase, h))
+    return parts
 
 
-def _log_det(e: Evidence) -> Claim:
-    found = []
+def log_det(e: Evidence) -> list[Part]:
+    parts = []
     for p in e.finished:
-        n, delta = p.record.n_trajectories, e.constants.delta_fit(p.record.phase)
+        n, delta = p.n_played, e.prescribed.delta_fit(p.record.phase)
         for h in range(e.mdp.horizon):
             sigma = p.ridged(p.record.cov_ref, h)
             seen, expected = (lemmas.log_det_ratio(sigma, g) for g in (p.record.increment[h], n * p.grams[h]))
-            found.append(lemmas.log_det(seen, expected, n, delta))
-    return _joined(found)
+            most = e.mdp.dim * log(1 + n / (e.mdp.dim * float(p.ridge[h])))  # n features of norm at most 1
+            found = lemmas.log_det(seen, expected, n, delta)
+            parts.append(Part(found, p.record.phase, h, low=0.0, high=most))
+    return parts
 
 
-def _excess_loss(e: Evidence) -> Claim:
-    return _joined([lemmas.excess_loss(gram, moment, theta) for gram, moment, theta, _, _ in _regressions(e)])
+def excess_loss(e: Evidence) -> list[Part]:
+    return [
+        Part(lemmas.excess_loss(gram, moment, theta), e.fitted[-1].record.phase, h)
+        for h, (gram, moment, theta, _, _) in enumerate(_regressions(e))
+    ]
 
 
-def _excess_risk(e: Evidence) -> Claim:
-    return _joined([lemmas.excess_risk(*regression) for regression in _regressions(e)])
+def excess_risk(e: Evidence) -> list[Part]:
+    rows = enumerate(_regressions(e))
+    return [Part(lemmas.excess_risk(*regression), e.fitted[-1].record.phase, h) for h, regression in rows]
 
 
-def _replays(e: Evidence) -> Claim:
+def replays(e: Evidence) -> list[Part]:
     """Every S3Q call: the regret between two points of the curve, less that of the main loop."""
-    regrets, expected, luck = [], [], []
-    gaps = [e.mdp.v_star - p.value for p in e.phases]
-    counts = [p.record.n_trajectories for p in e.phases]
-    points = e.run.curve
-    for i, played in enumerate(_replayed(e), start=1):
-        total = sum(counts[:i])
-        mean = float(np.dot(np.array(counts[:i]) / total, gaps[:i]))
+    gaps, counts = [e.mdp.v_star - p.value for p in e.phases], [p.n_played for p in e.phases]
+    parts = []
+    for i, (before, after) in enumerate(pairwise(e.run.curve), start=1):
+        played = after.replay_episodes - before.replay_episodes
+        mean = float(np.dot(np.array(counts[:i]) / sum(counts[:i]), gaps[:i]))
         main = counts[i] * gaps[i] if i < len(counts) else 0.0
-        regrets.append((points[i].regret or 0.0) - (points[i - 1].regret or 0.0) - main)
-        expected.append(played * mean)
-        luck.append(bounds.replay_luck(e.constants, i + 1))
-    return lemmas.replayed_regret(regrets, expected, luck)
-
-
-def _replayed(e: Evidence) -> list[int]:
-    """Episodes of the S3Q calls before phases 2, 3, ...: between the ends of two phases all others are main loop."""
-    return [after.replay_episodes - before.replay_episodes for before, after in pairwise(e.run.curve)]
+        regret = (after.regret or 0.0) - (before.regret or 0.0) - main
+        parts.append(Part(lemmas.replayed_regret(regret, played * mean, bounds.replay_luck(e.constants, i + 1)), i + 1))
+    return parts
 
 
 def _pointwise(
@@ -225,13 +216,14 @@ def _pointwise(
     e: Evidence,
     arrays: Callable[[PhaseEvidence], tuple[Array, ...]],
     test: Callable[..., Claim],
-) -> Claim:
+) -> list[Part]:
     """A claim at every reachable pair of the phases, except where the clip hides the best fit."""
-    found = []
+    parts = []
     for p in phases:
-        here = e.reachable & ~clipped_away(e, p)
-        found.append(test(*(x[here] for x in arrays(p))))
-    return _joined(found)
+        shown = e.reachable & ~clipped_away(e, p)
+        for h, here in enumerate(shown):
+            parts.append(Part(test(*(x[h][here] for x in arrays(p))), p.record.phase, h))
+    return parts
 
 
 def clipped_away(e: Evidence, p: PhaseEvidence) -> BoolArray:
@@ -249,47 +241,10 @@ def _regressions(e: Evidence) -> list[tuple[Array, Array, Array, Array, float]]:
     found = []
     for h in range(spec.horizon):
         fit = population_fit(e.mdp, p.controller, h)
-        best = fit.solve(p.backup[h].ravel(), e.constants.radius()[h])
+        best = fit.solve(p.backup[h].ravel(), e.prescribed.ball()[h])
         moment = np.zeros(spec.gram_shape[:2])
         weighted = (p.controller[h] * p.backup[h])[..., None] * e.mdp.features.vectors[h]
         np.add.at(moment, e.mdp.features.blocks[h].ravel(), weighted.reshape(-1, spec.block_dim))
         gram = p.expected[h] / p.n_before
-        found.append((gram, moment, p.record.q.theta[h], best, float(p.record.ridge[h]) / p.n_level))
+        found.append((gram, moment, p.record.q.theta[h], best, float(p.ridge[h]) / p.n_level))
     return found
-
-
-def _joined(claims: list[Claim]) -> Claim:
-    if not claims:
-        return claim([], [])
-    return Claim(*(np.concatenate([np.ravel(x) for x in parts]) for parts in zip(*claims, strict=True)))
-
-
-STATEMENTS = (
-    Statement("Theorem 1 (a): average regret", "thm:Sequoia", "theorem 1", False, _regret, trivial=_value_bound),
-    Statement("Theorem 1 (b): floats held", "thm:Sequoia", "nothing", False, _memory),
-    Statement("Theorem 1 (b): products a step", "thm:Sequoia", "nothing", True, _work, "counted, not timed"),
-    Statement(
-        "Theorem 2: S3Q without bonus", "thm:Q-learning", "nothing", True, _s3q,
-        "S4Q calls S3Q with a bonus: see Theorem 3",
-    ),
-    Statement("Theorem 3 (a): (err + Delta)/(U + b)", "thm:Q-learningExp", "width", False, _sandwich),
-    Statement("Theorem 3 (b): E(V - V^pi)", "thm:Q-learningExp", "width", False, _promise, trivial=_value_bound),
-    Statement("fit: |phi.(theta - theta_pi)|/U", "lem:Convergence2PopulationMinimizer", "width", False, _fit),
-    Statement("bonus b/U", "lem:BonusBound", "width", False, _bonus),
-    Statement("near-optimism: Q - Q* + errors to go", "lem:Optimism", "optimism", False, _optimism),
-    Statement("near-optimism at the start", "lem:Optimism", "optimism", False, _optimism_at_start),
-    Statement("replayed regret of an S3Q call", "lem:PhasedRegret", "nothing", False, _replays),
-    Statement("elliptic potential", "lem:EllipticPotential", "theorem 1", False, _potential),
-    Statement("phases", "lem:NumberOfPhases", "theorem 1", False, _phases),
-    Statement("expected over seen progress", "lem:ProportionalEstimate", "theorem 1", False, _proportional),
-    Statement("covariance over its mean", "prop:ConcentrationRegularizedCovariance", "theorem 1", False, _matrix),
-    Statement("log determinants", "lem:LogDet", "theorem 1", False, _log_det),
-    Statement("progress at the trigger", "line:NewPolicyTrigger", "nothing", True, _trigger),
-    Statement("information gain of a phase", "LemInfoGain", "nothing", True, _information_gain),
-    Statement("information gathered, and its cap", "Bound on Information Gain", "nothing", True, _information_cap),
-    Statement("error identity", "proof of thm:Q-learning", "nothing", True, _error_identity),
-    Statement("recursion = least squares", "lem:EquivalenceWithLeastSquares", "nothing", True, _least_squares),
-    Statement("samples of a level", "lem:OrderOfUpdates", "nothing", True, _sample_count),
-    Statement("excess loss identity", "lem:ExcessLoss", "nothing", True, _excess_loss),
-    Statement("excess risk of the fit", "lem:Sigma2ERM", "nothing", True, _excess_risk),
-)  # fmt: skip
