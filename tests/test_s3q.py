@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import s4q
-from literal_s3q import LiteralResult, literal_s3q
+from literal_s3q import LiteralResult, literal_s3q, long_features
 from s4q.blocks import dense
 from s4q.bonus_rules import FixedBonus
 from s4q.factors import whitener
 from s4q.problems import FiniteMDP
 from s4q.requests import Regression
-from scripts import ScriptedCollector, dense_features, write_scripts
+from scripts import ScriptedCollector, write_scripts
 from small_problems import blocked_mdp, cliff, random_mdp
 
 CASES: dict[str, FiniteMDP] = {
@@ -66,7 +66,7 @@ def both(
     run = s4q.run(learner, ScriptedCollector(mdp, scripts, piece), episodes=budget)
     lower = 0.0 if mdp.spec.well_specified else -np.inf
     literal = literal_s3q(
-        dense_features(mdp),
+        long_features(mdp),
         iter(scripts),
         stop=lambda used: used >= budget,
         ridge=[ridge] * mdp.horizon,
