@@ -111,7 +111,9 @@ class LiteralConstants:
         r = spec.reward_max - spec.reward_min
         if h == spec.horizon - 1:
             return r
-        return r + (spec.value_bound[h + 1] if spec.well_specified else max(spec.value_bound[h + 1], spec.radius[h + 1]))
+        return r + (
+            spec.value_bound[h + 1] if spec.well_specified else max(spec.value_bound[h + 1], spec.radius[h + 1])
+        )
 
     def width(self, h: int, phase: int, n_total: int, cov: np.ndarray, ridge: float) -> np.ndarray:
         """What multiplies the norm of phi, one number per block. cov (d, d), ridge not included."""

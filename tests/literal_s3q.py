@@ -122,9 +122,7 @@ def residual_variance(samples: Samples, theta: np.ndarray, ridge: float) -> floa
     return float(np.sum((y - x @ theta) ** 2)) / max(len(samples) - used, 1.0)
 
 
-def ridge_in_balls(
-    gram: np.ndarray, moment: np.ndarray, ridge: float, radius: float | np.ndarray | None
-) -> np.ndarray:
+def ridge_in_balls(gram: np.ndarray, moment: np.ndarray, ridge: float, radius: float | np.ndarray | None) -> np.ndarray:
     """One ball for the whole parameter, one for each of len(radius) equal pieces of it, or none."""
     if radius is None:
         return np.linalg.solve(gram + ridge * np.eye(len(moment)), moment)
