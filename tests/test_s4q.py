@@ -153,9 +153,12 @@ def assert_equal(mdp: FiniteMDP, learner: s4q.S4Q, run: s4q.Run, literal: Litera
         assert request.policy is learner.q
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("mode", MODES)
-def test_s4q_equals_nested_loops(name: str, mode: str) -> None:
+# Half of all pairs, every mode with half of the problems; the search below meets the others.
+PAIRS = [(mode, name) for i, mode in enumerate(MODES) for j, name in enumerate(PROBLEMS) if (i + j) % 2 == 0]
+
+
+@pytest.mark.parametrize(("mode", "name"), PAIRS)
+def test_s4q_equals_nested_loops(mode: str, name: str) -> None:
     mdp = PROBLEMS[name]
     assert_equal(mdp, *both(mdp, mode, budget=160))
 
@@ -166,7 +169,7 @@ def test_s4q_equals_nested_loops(name: str, mode: str) -> None:
     name=st.sampled_from(sorted(PROBLEMS)),
     mode=st.sampled_from(sorted(MODES)),
 )
-@settings(max_examples=80)
+@settings(max_examples=60)
 def test_every_budget_wherever_it_ends(budget: int, piece: int, name: str, mode: str) -> None:
     """The budget may end in the first phase, inside an S3Q call, between two, or at a trigger."""
     mdp = PROBLEMS[name]
