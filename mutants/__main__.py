@@ -25,7 +25,7 @@ def main() -> int:
     preload()
     known = {} if options.fresh else _read_results()
     names = options.only.split(",") if options.only else list(AREAS)
-    _run(_baseline(names, options.only is None), {}, options.jobs, must_survive=True)
+    _run(_baseline(names, options.only is None), known, options.jobs, must_survive=True)
     failed = _planted(options, names, known)
     if options.planted:
         return failed
@@ -94,8 +94,10 @@ def _run(
 ) -> dict[str, str]:
     """Results by key. What is known already is not run again."""
     results, waiting, marks = {}, [], {}
+    library = _digest(*(path.read_text() for path in sorted((ROOT / "src").rglob("*.py"))))
     for task in tasks:
-        marks[task.key] = (_digest(task.text), _digest(*(_text_of(test) for test in task.tests)))
+        code = library if must_survive else _digest(task.text)
+        marks[task.key] = (code, _digest(*(_text_of(test) for test in task.tests)))
         old = known.get(task.key, {})
         # Tests only grow: who was killed stays dead, and a survivor is tried again when its tests change.
         killed = old.get("result") in ("killed", "timeout") and old.get("code") == marks[task.key][0]
@@ -110,30 +112,27 @@ def _run(
         print(f"[{len(results)}/{len(tasks)}] {outcome.seconds:5.1f} s {outcome.result:8} {outcome.key}", flush=True)
         if must_survive and outcome.result != "survived":
             raise SystemExit(f"the tests fail without any fault: {outcome.output}")
-        if not must_survive:
-            RESULTS.parent.mkdir(exist_ok=True)
-            with RESULTS.open("a") as file:
-                row = {"key": outcome.key, "result": outcome.result, "code": code, "tests": tests}
-                file.write(json.dumps(row) + "\n")
+        RESULTS.parent.mkdir(exist_ok=True)
+        with RESULTS.open("a") as file:
+            row = {"key": outcome.key, "result": outcome.result, "code": code, "tests": tests}
+            file.write(json.dumps(row) + "\n")
 
     run_all(waiting, jobs, report)
     return results
 
 
 def _baseline(names: list[str], whole: bool) -> list[Task]:
-    """The tests of each area without any fault: they must pass, or every mutant would look killed.
+    """The tests of the areas without any fault: they must pass, or every mutant would look killed.
 
-    Areas share most tests, so one run after another would take longer than the mutants: all are run once, together.
+    Areas share tests, so each file is run once; the whole of `src` decides whether it must be run again.
     """
-    wanted = dict.fromkeys(test for name in names for test in pytest_arguments(name))
+    wanted = [test for name in names for test in pytest_arguments(name)]
     if whole:
-        wanted.update(dict.fromkeys(test for fault in PLANTED for test in pytest_arguments(fault.file, fault.tests)))
-    files = dict.fromkeys(test.split("::")[0] for test in wanted)
-    text = {file: module(Path(file).name).read_text() for file in files if file.startswith("src/")}
-    name = Path(next(iter(text))).name
-    return [
-        Task(f"no fault, {file}", name, text[f"src/{module(name).relative_to(ROOT / 'src')}"], [file]) for file in files
-    ]
+        wanted += [test for fault in PLANTED for test in pytest_arguments(fault.file, fault.tests)]
+    name = names[0]
+    text = module(name).read_text()
+    picked = [test for test in dict.fromkeys(wanted) if "::" not in test or test.split("::")[0] not in wanted]
+    return [Task(f"no fault, {test}", name, text, [test]) for test in picked]
 
 
 def _read_results() -> dict[str, dict[str, object]]:

@@ -4,17 +4,7 @@ Each is (file, old text, new text, tests to try first). The old text must stand 
 checks, so that this list cannot rot.
 """
 
-from typing import NamedTuple
-
-
-class Fault(NamedTuple):
-    """One planted fault."""
-
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...] = ()
-
+from mutants.fault import Fault
 
 _NESTED = ("test_s4q.py::test_s4q_equals_nested_loops",)
 

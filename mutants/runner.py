@@ -5,6 +5,7 @@ mutant may use is bounded by CPU time and memory, so that a busy machine does no
 """
 
 import compileall
+import contextlib
 import os
 import py_compile
 import resource
@@ -62,17 +63,32 @@ def run_all(tasks: Iterable[Task], jobs: int, report: Callable[[Outcome], None])
     for worker in workers:
         todo.put(None)
         worker.start()
-    for _ in waiting:
-        outcome = done.get()
-        if isinstance(outcome, str):
-            raise RuntimeError(outcome)
-        report(outcome)
-    for worker in workers:
-        worker.join()
+    try:
+        for _ in waiting:
+            outcome = done.get()
+            if isinstance(outcome, str):
+                raise RuntimeError(outcome)
+            report(outcome)
+    except BaseException:
+        for worker in workers:
+            worker.terminate()
+        raise
+    finally:
+        for worker in workers:
+            worker.join()
+
+
+class _Told(BaseException):
+    """The parent wants no more."""
+
+
+def _stop(*_: object) -> None:
+    raise _Told
 
 
 def _work(todo: Any, done: Any) -> None:
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+    signal.signal(signal.SIGTERM, _stop)
+    with contextlib.suppress(_Told), tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder)
         for name in ("src", "tests"):
             shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -99,13 +115,16 @@ def _try(task: Task, tree: Path) -> Outcome:
         if pid == 0:
             _child(task.tests, tree, log)
         code = _wait(pid, began + WALL_SECONDS)
+    except _Told:
+        os.killpg(pid, signal.SIGKILL)
+        raise
     finally:
         path.write_text(original)
     seconds, output = time.monotonic() - began, log.read_text(errors="replace")[-1500:]
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         return Outcome(task.key, "timeout", seconds, output)
-    if code in (0, 1, 2, 3) or code < 0:  # 2 and 3: it broke the collection, or pytest itself
-        return Outcome(task.key, "survived" if code == 0 else "killed", seconds, output)
+    if code in (0, 1, 2, 3, 5) or code < 0:  # 2 and 3: it broke the collection, or pytest itself; 5: no doctests
+        return Outcome(task.key, "survived" if code in (0, 5) else "killed", seconds, output)
     raise RuntimeError(f"pytest could not run {task.tests} (exit status {code}): {output}")
 
 
@@ -124,6 +143,7 @@ def _wait(pid: int, until: float) -> int:
 def _child(tests: list[str], tree: Path, log: Path) -> None:
     code = _BROKEN
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
         os.nice(10)
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5))

@@ -62,14 +62,15 @@ def both(
 ) -> tuple[s4q.S3Q, s4q.Run, LiteralResult]:
     scripts = write_scripts(mdp, budget, seed=11)
     bonus, table = some_bonus(mdp) if with_bonus else (None, None)
-    learner = s4q.S3Q(mdp, s4q.UniformPolicy(mdp.n_actions), bonus=bonus, ridge=ridge, epoch_size=epoch_size)
+    ridges = [ridge * (1 + 0.4 * h) for h in range(mdp.horizon)]
+    learner = s4q.S3Q(mdp, s4q.UniformPolicy(mdp.n_actions), bonus=bonus, ridge=ridges, epoch_size=epoch_size)
     run = s4q.run(learner, ScriptedCollector(mdp, scripts, piece), episodes=budget)
     lower = 0.0 if mdp.spec.well_specified else -np.inf
     literal = literal_s3q(
         long_features(mdp),
         iter(scripts),
         stop=lambda used: used >= budget,
-        ridge=[ridge] * mdp.horizon,
+        ridge=ridges,
         radius=mdp.spec.radius,
         reward_min=mdp.spec.reward_min,
         bonus=None if table is None else lambda level, _: table[level],
