@@ -17,7 +17,7 @@ help:
 	@echo "make slow   statistical tests"
 	@echo "make bench  benchmark tables (some minutes)"
 	@echo "make peers  tests against Stable-Baselines3, in an environment of their own (.venv-peers, some GB)"
-	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; an hour, resumable)"
+	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; tens of minutes, resumable)"
 	@echo "make bench-practical  the preset practical on all problems, and its sensitivity (half an hour)"
 
 setup: $(STAMP)
