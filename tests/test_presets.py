@@ -319,6 +319,8 @@ BAD = [
     ({"c_replay": 0.0}, r"c_replay .*got 0.0"),
     ({"epochs": "many"}, r"epochs must be .*got 'many'"),
     ({"bonus_from": "thin air"}, r"bonus_from must be .*got 'thin air'"),
+    ({"cache_episodes": -1}, r"cache_episodes .*got -1"),
+    ({"cache_bytes": 1.5}, r"cache_bytes .*got 1.5"),
     ({"max_episodes": 1e6}, r"max_episodes .*write 10\*\*5, not 1e5.*got 1000000.0"),
 ]
 
