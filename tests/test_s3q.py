@@ -207,7 +207,7 @@ def test_the_zero_fit_is_the_bonus_alone() -> None:
     mdp = CASES["one-hot"]
     bonus, table = some_bonus(mdp)
     learner = s4q.S3Q(mdp, s4q.UniformPolicy(2), bonus=bonus)
-    assert not learner.fitted
+    assert (learner.fitted, learner.n_fitted) == (False, 0)
     expected = np.minimum(table, np.array(mdp.spec.value_bound)[:, None, None])
     np.testing.assert_allclose(mdp.q_values(learner.q), expected, atol=1e-12)
 
