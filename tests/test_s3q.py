@@ -203,6 +203,21 @@ def test_an_unfinished_epoch_is_never_returned() -> None:
     assert learner.q is not best
 
 
+@pytest.mark.parametrize("epoch_size", [None, 1, 3])
+def test_a_target_that_was_asked_for_never_changes(epoch_size: int | None) -> None:
+    mdp = CASES["plain"]
+    learner = s4q.S3Q(mdp, s4q.UniformPolicy(3), epoch_size=epoch_size)
+    collector = s4q.collectors.EpisodeCollector(mdp, seed=2)
+    asked = []
+    for _ in range(3):
+        request = learner.ask(100)
+        assert request is not None
+        asked.append((request.value, request.value.theta.copy()))
+        learner.tell(request, collector.collect(request))
+    for value, theta in asked:
+        np.testing.assert_array_equal(value.theta, theta)
+
+
 def test_the_zero_fit_is_the_bonus_alone() -> None:
     mdp = CASES["one-hot"]
     bonus, table = some_bonus(mdp)
