@@ -6,7 +6,10 @@ STAMP := .venv/.installed
 PEERS := .venv-peers/bin
 PEERS_STAMP := .venv-peers/.installed
 
-.PHONY: help setup demo test slow bench bench-practical peers clean
+MUTANTS := .venv-mutants/bin
+MUTANTS_STAMP := .venv-mutants/.installed
+
+.PHONY: help setup demo test slow bench bench-practical peers mutants clean
 
 help:
 	@echo "make demo   set up and run the main job"
@@ -14,6 +17,7 @@ help:
 	@echo "make slow   statistical tests"
 	@echo "make bench  benchmark tables (some minutes)"
 	@echo "make peers  tests against Stable-Baselines3, in an environment of their own (.venv-peers, some GB)"
+	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; tens of minutes, resumable)"
 	@echo "make bench-practical  the preset practical on all problems, and its sensitivity (half an hour)"
 
 setup: $(STAMP)
@@ -53,5 +57,16 @@ $(PEERS_STAMP): peers/requirements.txt pyproject.toml
 peers: $(PEERS_STAMP)
 	$(PEERS)/pytest peers
 
+# The tool that makes the mutants has needs of its own, so nothing else needs this environment.
+$(MUTANTS_STAMP): mutants/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-mutants
+	$(MUTANTS)/pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(MUTANTS)/pip install --quiet --disable-pip-version-check --editable . --group dev
+	$(MUTANTS)/pip install --quiet --disable-pip-version-check --requirement mutants/requirements.txt
+	@touch $(MUTANTS_STAMP)
+
+mutants: $(MUTANTS_STAMP)
+	$(MUTANTS)/python -m mutants
+
 clean:
-	rm -rf .venv .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-mutants .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,11 +1,23 @@
-"""The oracle for S3Q: Algorithm 1 as nested loops, with full history, batch solves, long vectors, no ask and tell."""
+"""The oracle for S3Q: Algorithm 1 as nested loops, with full history, batch solves, long vectors, no ask and tell.
+
+Nothing here knows the library: problems are tables of numbers, episodes are lists.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from scripts import Script
+
+@dataclass(frozen=True)
+class Script:
+    """One episode: states s_0..s_L, actions and rewards (user's units) of L <= H steps, and whether it ended early."""
+
+    states: list[int]
+    actions: list[int]
+    rewards: list[float]
+    ended: bool
 
 
 @dataclass
@@ -17,6 +29,7 @@ class LiteralResult:
     grams: np.ndarray | None = None  # (H, d, d) of the last finished epoch, cached samples left out
     unclipped: np.ndarray | None = None  # (H, S, A) of the last finished epoch
     n_level: int = 0  # its episodes a level
+    residuals: np.ndarray | None = None  # (H,) residual variance of its fits
 
 
 Samples = list[tuple[np.ndarray, float]]
@@ -28,7 +41,7 @@ def literal_s3q(
     stop: Callable[[int], bool],
     *,
     ridge: Sequence[float],  # per level
-    radius: Sequence[float | np.ndarray],  # per level: one ball, or one per block
+    radius: Sequence[float | np.ndarray | None],  # per level: one ball, one per block, or none
     reward_min: float,
     bonus: Callable[[int, Samples], np.ndarray] | None = None,  # level and its samples to a table (S, A)
     clip: np.ndarray | None = None,  # (H, 2)
@@ -58,6 +71,7 @@ def literal_s3q(
         epoch += 1
         thetas = np.zeros((horizon, dim))
         grams = np.zeros((horizon, dim, dim))
+        residuals = np.zeros(horizon)
         for level in range(horizon - 1, -1, -1):
             replayed: Samples = []
             size = 2**epoch if epoch_size is None else epoch_size
@@ -68,10 +82,11 @@ def literal_s3q(
                 result.used += 1
                 replayed += samples_of(episode, level)
             samples = replayed + [sample for episode in cached for sample in samples_of(episode, level)]
-            gram = sum((np.outer(x, x) for x, _ in samples), np.zeros((dim, dim)))
-            moment = sum((x * y for x, y in samples), np.zeros(dim))
-            thetas[level] = ridge_in_balls(gram, moment, ridge[level], radius[level])
-            grams[level] = sum((np.outer(x, x) for x, _ in replayed), np.zeros((dim, dim)))
+            x, y = stacked(samples, dim)
+            thetas[level] = ridge_in_balls(x.T @ x, x.T @ y, ridge[level], radius[level])
+            residuals[level] = residual_variance(samples, thetas[level], ridge[level])
+            x = stacked(replayed, dim)[0]
+            grams[level] = x.T @ x
             result.fits.append((epoch, level, size))
             unclipped[level] = phi[level] @ thetas[level]
             target[level] = unclipped[level]
@@ -79,13 +94,38 @@ def literal_s3q(
                 unclipped[level] += bonus(level, samples)
                 target[level] = np.clip(unclipped[level], clip[level, 0], clip[level, 1])
         result.theta, result.q, result.grams = thetas, target[:horizon].copy(), grams
-        result.unclipped, result.n_level = unclipped.copy(), size
+        result.unclipped, result.n_level, result.residuals = unclipped.copy(), size, residuals
         if epoch_size is not None:
             return result
 
 
-def ridge_in_balls(gram: np.ndarray, moment: np.ndarray, ridge: float, radius: float | np.ndarray) -> np.ndarray:
-    """One ball for the whole parameter, or one for each of len(radius) equal pieces of it."""
+def long_features(mdp: Any) -> np.ndarray:
+    """phi written out from the tables of a problem, (H, S, A, d)."""
+    vectors, blocks = mdp.features.vectors, mdp.features.blocks
+    horizon, n_states, n_actions, k = vectors.shape
+    phi = np.zeros((horizon, n_states, n_actions, mdp.spec.n_blocks * k))
+    for h, s, a in np.ndindex(horizon, n_states, n_actions):
+        first = blocks[h, s, a] * k
+        phi[h, s, a, first : first + k] = vectors[h, s, a]
+    return phi
+
+
+def stacked(samples: Samples, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features (n, d) and targets (n,)."""
+    return np.array([x for x, _ in samples]).reshape(-1, dim), np.array([y for _, y in samples])
+
+
+def residual_variance(samples: Samples, theta: np.ndarray, ridge: float) -> float:
+    """Residual sum of squares over the degrees of freedom, of which at least 1 is left."""
+    x, y = stacked(samples, len(theta))
+    used = np.trace(x.T @ x @ np.linalg.inv(x.T @ x + ridge * np.eye(len(theta))))
+    return float(np.sum((y - x @ theta) ** 2)) / max(len(samples) - used, 1.0)
+
+
+def ridge_in_balls(gram: np.ndarray, moment: np.ndarray, ridge: float, radius: float | np.ndarray | None) -> np.ndarray:
+    """One ball for the whole parameter, one for each of len(radius) equal pieces of it, or none."""
+    if radius is None:
+        return np.linalg.solve(gram + ridge * np.eye(len(moment)), moment)
     if np.ndim(radius) == 0:
         return ridge_in_ball(gram, moment, ridge, float(radius))
     k = len(moment) // len(radius)

@@ -1,27 +1,16 @@
 """Episodes written down in advance and a collector that plays them: the same episodes for oracle and library."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from s4q.blocks import dense
+from literal_s3q import Script
 from s4q.collectors import shards
 from s4q.collectors.shards import fixed_shards
 from s4q.least_squares import Moments
 from s4q.problems import FiniteMDP
-from s4q.requests import Phi, Regress, Regression, Request, Shard
-
-
-@dataclass(frozen=True)
-class Script:
-    """One episode: states s_0..s_L, actions and rewards (user's units) of L <= H steps, and whether it ended early."""
-
-    states: list[int]
-    actions: list[int]
-    rewards: list[float]
-    ended: bool
+from s4q.requests import Regress, Regression, Request, Shard
 
 
 def write_scripts(mdp: FiniteMDP, n: int, seed: int) -> list[Script]:
@@ -85,12 +74,3 @@ class ScriptedCollector:
             spec.n_blocks,
         )
         return Regression(moments, np.array([len(batch)]), sum(min(h + 1, len(one.actions)) for one in batch))
-
-
-def dense_features(mdp: FiniteMDP) -> np.ndarray:
-    """phi written out, (H, S, A, d)."""
-    return np.stack([_dense(mdp.features.level(h), mdp.spec.n_blocks) for h in range(mdp.horizon)])
-
-
-def _dense(phi: Phi, n_blocks: int) -> np.ndarray:
-    return dense(phi.vectors, phi.blocks, n_blocks)

@@ -232,3 +232,9 @@ def test_a_refused_sample_changes_nothing() -> None:
     for old, new in zip(before, (fit.theta, fit.cov_inv, fit.gram), strict=True):
         np.testing.assert_array_equal(old, new)
     assert fit.n == 1
+
+
+@pytest.mark.parametrize("block", [-1, 3])
+def test_a_block_that_is_not_there_is_refused(block: int) -> None:
+    with pytest.raises(ValueError, match=rf"blocks must lie in 0\.\.2; got .*{block}"):
+        Moments.of(np.ones((2, 1)), np.array([1, block]), np.ones(2), n_blocks=3)

@@ -1,16 +1,20 @@
 """Presets: the formulas against numbers worked out apart, and every override."""
 
+import ast
 from dataclasses import replace
+from itertools import product
 from math import log, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import s4q
+from literal_constants import LiteralConstants
+from literal_s4q import in_blocks
 from s4q.explain import explain, first_phase, guarantee, visits_until_useful
 from s4q.presets import Constants, constants
 from s4q.requests import Spec
-from s4q.widths import TIGHT
 
 NOTHING = np.zeros((1, 10, 10))
 
@@ -50,6 +54,158 @@ def test_tight_numbers() -> None:
     assert first + slope * log(1e6) == pytest.approx(581, abs=1)
     assert c.width(2, 2, 1, NOTHING, 1832.0)[0] == pytest.approx(204, abs=1)
     assert (c.epochs, c.c_replay, c.bonus_from) == ("single", 1.0, "previous")
+
+
+# (d, H, delta, phase, n), then ridge and trigger of paper and tight, then width of a level before the last with ridge 1
+# and 250, of tight also that of the last level: numbers of the script that goes with the paper's constants.
+SCRIPT = [
+    ((10, 3, 0.05, 50, 10**6), (6533.112890983833, 1831.5425693837915), (3613.2190345156405, 708.0743753123392)),
+    ((10, 3, 0.05, 1, 100), (2806.608134197549, 786.8258759856701), (1443.6549561181243, 282.9098018844388)),
+    ((4, 7, 0.3, 5, 12345), (4367.055958200724, 1224.2936902811193), (2427.8914523205285, 475.78840557571647)),
+]
+SCRIPT_WIDTHS = [
+    ((477.360948748072, 479.44288021583907), (275.61172894107114, 278.0104766549032), (181.86055600041004,)),
+    ((335.79317041891625, 338.7462963634988), (193.88059323544763, 197.27565595716342), (126.5660976515938,)),
+    ((272.3762851906187, 276.0087693067763), (157.26923913493198, 161.43609750635207), (103.5391910170063,)),
+]
+
+
+@pytest.mark.parametrize("case", range(3))
+def test_numbers_of_the_script(case: int) -> None:
+    """To 1e-12, of the library and of the oracle; unit ball and unit values at every level, as the paper has it."""
+    (dim, horizon, delta, phase, n), ridges, triggers = SCRIPT[case]
+    ones = (1.0,) * horizon
+    spec = replace(literal_spec(block_dim=dim), horizon=horizon, value_bound=ones, radius=ones, block_radius=ones)
+    for i, preset in enumerate(("paper", "tight")):
+        options = {"delta": delta, "max_episodes": n}
+        ours, literal = constants(spec, preset, **options), LiteralConstants(spec, preset, **options)  # type: ignore[arg-type]
+        for c in (ours, literal):
+            np.testing.assert_allclose(c.ridge(phase, 1), ridges[i], rtol=1e-12)
+            first, slope = c.threshold(phase, replaying=True)
+            assert first + slope * log(n) == pytest.approx(triggers[i], rel=1e-12)
+        before, last = SCRIPT_WIDTHS[case][i], SCRIPT_WIDTHS[case][2]
+        for level, ridge, width in ((0, 1.0, before[0]), (0, 250.0, before[1]), (horizon - 1, 1.0, last[0])):
+            if preset == "paper" and level:
+                continue  # the script has no paper width for targets in [0, 1]
+            assert ours.width(level, phase, 1, np.zeros((1, dim, dim)), ridge)[0] == pytest.approx(width, rel=1e-12)
+            assert literal.width(level, phase, 1, np.zeros((dim, dim)), ridge)[0] == pytest.approx(width, rel=1e-12)
+
+
+def test_episodes_a_level_of_the_script() -> None:
+    for c_replay, sizes in ((1.0, [2, 2, 2, 4, 4, 16, 16, 256]), (4.0, [4, 4, 8, 8, 8, 32, 32, 1024])):
+        ours = constants(literal_spec(), "paper", c_replay=c_replay)
+        assert [ours.samples_a_level(m) for m in (2, 3, 5, 6, 7, 30, 31, 1000)] == sizes
+
+
+def random_spec(rng: np.random.Generator, n_blocks: int, block_dim: int, well_specified: bool) -> Spec:
+    """Every level with bounds of its own, and a whole parameter longer than a block of it."""
+    horizon = int(rng.integers(1, 5))
+    small = rng.uniform(0.3, 3.0, size=horizon)
+    return Spec(
+        horizon=horizon,
+        n_actions=2,
+        n_blocks=n_blocks,
+        block_dim=block_dim,
+        reward_min=float(rng.uniform(-1, 0.5)),
+        reward_max=float(rng.uniform(0.6, 2)),
+        value_bound=tuple(rng.uniform(0.2, 4.0, size=horizon).tolist()),
+        radius=tuple((small * rng.uniform(1.1, 2.0, size=horizon)).tolist()),
+        block_radius=tuple(small.tolist()),
+        stationary=True,
+        well_specified=well_specified,
+    )
+
+
+SHAPES = {"dense": (1, 4), "blocks": (3, 2), "one-hot": (5, 1)}
+FORMULAS = list(
+    product(
+        ("paper", "tight", "realisable", "practical"),
+        ("single", "doubling"),
+        ("own", "previous"),
+        (None, 0.3, 1.7, 5.0),
+        (None, 300),
+    )
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("well_specified", [True, False])
+def test_every_formula_equals_the_oracle(shape: str, well_specified: bool) -> None:
+    """Ridge, trigger, balls, width and episodes, over all options, phases and random problems."""
+    rng = np.random.default_rng(8)
+    (n_blocks, k), checked = SHAPES[shape], 0
+    for preset, epochs, bonus_from, c_replay, most in FORMULAS:
+        if preset == "practical" and bonus_from == "previous":
+            continue
+        spec = random_spec(rng, n_blocks, k, well_specified)
+        options = {
+            "epochs": epochs,
+            "bonus_from": bonus_from,
+            "max_episodes": most,
+            "delta": float(rng.uniform(0.01, 0.5)),
+        }
+        if c_replay is not None:
+            options["c_replay"] = c_replay
+        if rng.random() < 0.5 and preset == "realisable":
+            options["pool"] = False
+        if rng.random() < 0.2:
+            options["ridge"] = rng.uniform(0.1, 2, size=spec.horizon)
+        if rng.random() < 0.2:
+            options["bonus_width"] = rng.uniform(0.1, 2, size=spec.horizon)
+        if rng.random() < 0.2:
+            options["trigger"] = (float(rng.uniform(0.1, 2)), 0.5)
+        ours, literal = constants(spec, preset, **options), LiteralConstants(spec, preset, **options)  # type: ignore[arg-type]
+        assert (ours.c_replay, ours.pool) == (literal.c, literal.pool)
+        for phase, n_total in ((1, 0), (2, 1), (3, 17), (7, 1000)):
+            np.testing.assert_allclose(ours.ridge(phase, n_total), literal.ridge(phase, n_total), rtol=1e-12)
+            for replaying in (False, True):
+                pair = ours.threshold(phase, replaying=replaying)
+                np.testing.assert_allclose(pair, literal.threshold(phase, replaying), rtol=1e-12)
+            assert ours.replay_slots(n_total) == literal.slots(n_total)
+            assert ours.samples_a_level(n_total) == literal.n_level(n_total)
+            for h in range(spec.horizon):
+                checked += 1
+                assert_same_ball(ours.radius(), h, literal.balls(h))
+                x = rng.normal(size=(n_total // 10 + 1, spec.dim)) * (n_total > 0)
+                mask = np.kron(np.eye(n_blocks), np.ones((k, k)))
+                gram, ridge = (x.T @ x) * mask, float(rng.uniform(0.1, 3))
+                if preset == "practical":
+                    continue
+                width = ours.width(h, phase, n_total, in_blocks(gram, n_blocks), ridge)
+                np.testing.assert_allclose(width, literal.width(h, phase, n_total, gram, ridge), rtol=1e-8)
+    assert checked > 500
+
+
+def assert_same_ball(ours: np.ndarray | None, h: int, literal: float | np.ndarray | None) -> None:
+    """No ball may be written as None or as infinite ones."""
+    if literal is None:
+        assert ours is None or np.all(np.isinf(ours[h]))
+    else:
+        assert ours is not None
+        np.testing.assert_array_equal(ours[h], literal)
+
+
+def test_the_default_cache_of_practical_is_64_mib() -> None:
+    """One-hot, two actions: 1 + 1 + 2 floats, 1 + 1 + 2 integers, a flag, a weight, digest, place and two norms."""
+    spec = s4q.problems.chain().spec
+    step = 8 * 4 + 8 * 4 + 1 + 8 + 16 + 8 + 8 * 2
+    assert constants(spec, "practical").cache_episodes == 64 * 2**20 // (10 * step)
+    assert constants(spec, "practical", cache_bytes=10 * step * 7 + 3).cache_episodes == 7
+    assert constants(spec, "practical", cache_bytes=10 * step * 7, cache_episodes=3).cache_episodes == 3
+    assert constants(spec, "practical", cache_bytes=10 * step * 7, cache_episodes=30).cache_episodes == 7
+    assert constants(spec, "realisable").cache_episodes == 0
+
+
+@pytest.mark.parametrize("name", ["literal_constants", "literal_s3q", "literal_s4q"])
+def test_the_oracles_know_nothing_of_the_library(name: str) -> None:
+    tree = ast.parse(Path(__file__).with_name(f"{name}.py").read_text())
+    imported = {
+        module.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for module in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+    }
+    assert imported <= {"collections", "dataclasses", "typing", "numpy", "literal_constants", "literal_s3q"}
 
 
 def test_realisable_numbers() -> None:
@@ -163,6 +319,8 @@ BAD = [
     ({"c_replay": 0.0}, r"c_replay .*got 0.0"),
     ({"epochs": "many"}, r"epochs must be .*got 'many'"),
     ({"bonus_from": "thin air"}, r"bonus_from must be .*got 'thin air'"),
+    ({"cache_episodes": -1}, r"cache_episodes .*got -1"),
+    ({"cache_bytes": 1.5}, r"cache_bytes .*got 1.5"),
     ({"max_episodes": 1e6}, r"max_episodes .*write 10\*\*5, not 1e5.*got 1000000.0"),
 ]
 
@@ -182,8 +340,8 @@ def test_constants_are_frozen() -> None:
 def test_hand_numbers_with_every_factor() -> None:
     """Phase 3, 1000 trajectories, c = 1/4, no max_episodes, misspecified; and several blocks."""
     c = constants(literal_spec(), "tight", c_replay=0.25)
-    lam = TIGHT.ridge * log(64 * 10 * 3 * 9 * 10**6 / 0.05) * 4
-    assert c.ridge(3, 1000)[1] == pytest.approx(lam, rel=1e-12)
+    lam = 2 / 0.05024276 * log(64 * 10 * 3 * 9 * 10**6 / 0.05) * 4
+    assert c.ridge(3, 1000)[1] == pytest.approx(lam, rel=1e-6)
     assert c.threshold(3)[0] == pytest.approx(16.2 * log(64 * 3 * 9 / 0.05), rel=1e-12)
     largest = 1 + 2  # B + r + max(v, B) at a level that is not the last
     alpha_sq = 32 * largest**2 * (10 * log(32 * 250 * largest) + log(8 * 3 * 9 / 0.05)) + 2 + 4 * 7.0

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import s4q
-from literal_s3q import LiteralResult, literal_s3q
+from literal_s3q import LiteralResult, literal_s3q, long_features
 from s4q.blocks import dense
 from s4q.bonus_rules import FixedBonus
 from s4q.factors import whitener
 from s4q.problems import FiniteMDP
 from s4q.requests import Regression
 from s4q.state import pack, unpack
-from scripts import ScriptedCollector, dense_features, write_scripts
+from scripts import ScriptedCollector, write_scripts
 from small_problems import blocked_mdp, cliff, random_mdp
 from test_episodes import one_hot_mdp
 
@@ -64,14 +64,15 @@ def both(
 ) -> tuple[s4q.S3Q, s4q.Run, LiteralResult]:
     scripts = write_scripts(mdp, budget, seed=11)
     bonus, table = some_bonus(mdp) if with_bonus else (None, None)
-    learner = s4q.S3Q(mdp, s4q.UniformPolicy(mdp.n_actions), bonus=bonus, ridge=ridge, epoch_size=epoch_size)
+    ridges = [ridge * (1 + 0.4 * h) for h in range(mdp.horizon)]
+    learner = s4q.S3Q(mdp, s4q.UniformPolicy(mdp.n_actions), bonus=bonus, ridge=ridges, epoch_size=epoch_size)
     run = s4q.run(learner, ScriptedCollector(mdp, scripts, piece), episodes=budget)
     lower = 0.0 if mdp.spec.well_specified else -np.inf
     literal = literal_s3q(
-        dense_features(mdp),
+        long_features(mdp),
         iter(scripts),
         stop=lambda used: used >= budget,
-        ridge=[ridge] * mdp.horizon,
+        ridge=ridges,
         radius=mdp.spec.radius,
         reward_min=mdp.spec.reward_min,
         bonus=None if table is None else lambda level, _: table[level],
@@ -204,11 +205,26 @@ def test_an_unfinished_epoch_is_never_returned() -> None:
     assert learner.q is not best
 
 
+@pytest.mark.parametrize("epoch_size", [None, 1, 3])
+def test_a_target_that_was_asked_for_never_changes(epoch_size: int | None) -> None:
+    mdp = CASES["plain"]
+    learner = s4q.S3Q(mdp, s4q.UniformPolicy(3), epoch_size=epoch_size)
+    collector = s4q.collectors.EpisodeCollector(mdp, seed=2)
+    asked = []
+    for _ in range(3):
+        request = learner.ask(100)
+        assert request is not None
+        asked.append((request.value, request.value.theta.copy()))
+        learner.tell(request, collector.collect(request))
+    for value, theta in asked:
+        np.testing.assert_array_equal(value.theta, theta)
+
+
 def test_the_zero_fit_is_the_bonus_alone() -> None:
     mdp = CASES["one-hot"]
     bonus, table = some_bonus(mdp)
     learner = s4q.S3Q(mdp, s4q.UniformPolicy(2), bonus=bonus)
-    assert not learner.fitted
+    assert (learner.fitted, learner.n_fitted) == (False, 0)
     expected = np.minimum(table, np.array(mdp.spec.value_bound)[:, None, None])
     np.testing.assert_allclose(mdp.q_values(learner.q), expected, atol=1e-12)
 

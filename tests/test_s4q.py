@@ -1,15 +1,28 @@
 """Algorithm 2: S4Q equals the literal nested loops, given the same episodes, in all modes."""
 
+from copy import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import s4q
-from literal_s4q import LiteralRun, SharedDiceCollector, in_blocks, literal_s4q
+from literal_constants import LiteralConstants
+from literal_s4q import LiteralRun, in_blocks, literal_s4q
 from s4q.problems import FiniteMDP
 from s4q.requests import Explore, Regression, Visits
+from shared_dice import SharedDiceCollector
 from small_problems import blocked_mdp, random_mdp
+
+
+def with_spec(mdp: FiniteMDP, **changes: object) -> FiniteMDP:
+    """The same tables with other numbers declared, true or not: no test here asks whether they are."""
+    other = copy(mdp)
+    other.spec = replace(mdp.spec, **changes)  # type: ignore[arg-type]
+    return other
+
 
 PROBLEMS: dict[str, FiniteMDP] = {
     "plain": random_mdp(5, 3, 3, 3, seed=1),
@@ -18,8 +31,42 @@ PROBLEMS: dict[str, FiniteMDP] = {
     "one-hot": s4q.problems.chain(3, 3),
     "per-action blocks": blocked_mdp(),
     "exact features": s4q.problems.low_rank(6, 2, 2, 2),
+    "every level its own bounds": with_spec(
+        blocked_mdp(4), value_bound=(2.1, 1.3, 0.8), radius=(3.0, 2.2, 1.4), block_radius=(1.9, 1.1, 0.6)
+    ),
+    "every level its own bounds, exact": with_spec(
+        blocked_mdp(5),
+        value_bound=(1.9, 1.6, 0.7),
+        radius=(2.5, 1.2, 1.9),
+        block_radius=(1.7, 1.0, 0.4),
+        well_specified=True,
+    ),
 }
 MODES: dict[str, dict[str, object]] = {
+    # Those with the most formulas of their own come first.
+    "numbers per level": {
+        "preset": "realisable",
+        "ridge": (0.3, 0.6, 1.2),
+        "bonus_width": (0.2, 0.1, 0.3),
+        "trigger": 2.03,
+    },
+    "paper, its own trigger": {"preset": "paper", "ridge": 1e-3},
+    "tight, few replays, with a cache": {"preset": "tight", "c_replay": 0.3, "trigger": 0.02, "cache_episodes": 3},
+    "previous, doubling, few replays": {
+        "preset": "realisable",
+        "bonus_from": "previous",
+        "epochs": "doubling",
+        "c_replay": 2.0,
+        "trigger": 0.97,
+        "delta": 0.3,
+    },
+    "practical, numbers per level": {
+        "preset": "practical",
+        "ridge": (1e-3, 1e-2, 3e-2),
+        "bonus_width": (0.7, 1.5, 0.2),
+        "cache_episodes": 6,
+    },
+    "paper, its own ridge, with a cache": {"preset": "paper", "trigger": 0.004, "cache_episodes": 5},
     "realisable": {"preset": "realisable", "trigger": 2.03},
     "realisable, trigger d": {"preset": "realisable"},
     "own, doubling": {"preset": "realisable", "epochs": "doubling", "c_replay": 4.0, "trigger": 1.47},
@@ -36,6 +83,11 @@ MODES: dict[str, dict[str, object]] = {
     "not pooled": {"preset": "realisable", "pool": False, "trigger": 2.03},
     "realisable with a cache": {"preset": "realisable", "cache_episodes": 7, "trigger": 1.47},
     "paper with a cache": {"preset": "paper", "ridge": 0.5, "trigger": 0.97, "cache_episodes": 5},
+    "paper, single, many replays": {"preset": "paper", "epochs": "single", "c_replay": 1.5, "trigger": 0.01},
+    "tight, its own trigger": {"preset": "tight", "ridge": 1e-3, "cache_episodes": 1, "delta": 0.9},
+    "tight, doubling, few replays": {"preset": "tight", "epochs": "doubling", "c_replay": 1.5, "trigger": 0.02},
+    "own, many replays": {"preset": "realisable", "c_replay": 2.5, "trigger": 1.47},
+    "ridge per level, previous": {"preset": "tight", "ridge": (0.9, 0.3, 0.6), "trigger": 0.97},
     "practical": {"preset": "practical", "ridge": 1e-3},
     "practical, small cache": {"preset": "practical", "ridge": 1e-3, "cache_episodes": 6},
     "practical, no cache": {"preset": "practical", "ridge": 1e-2, "cache_episodes": 0, "trigger": 1.47},
@@ -44,13 +96,24 @@ MODES: dict[str, dict[str, object]] = {
 
 
 def both(mdp: FiniteMDP, mode: str, budget: int, piece: int = 5) -> tuple[s4q.S4Q, s4q.Run, LiteralRun]:
-    learner = s4q.S4Q(mdp, **MODES[mode])  # type: ignore[arg-type]
+    chosen = options(mdp, mode)
+    learner = s4q.S4Q(mdp, **chosen)  # type: ignore[arg-type]
     run = s4q.run(learner, SharedDiceCollector(mdp, seed=3, piece=piece), episodes=budget)
-    return learner, run, literal_s4q(mdp, budget, 3, learner.constants)
+    return learner, run, literal_s4q(mdp, budget, 3, LiteralConstants(mdp.spec, **chosen))
+
+
+def options(mdp: FiniteMDP, mode: str) -> dict[str, object]:
+    """Those of a mode; numbers per level for as many levels as there are."""
+    per_level = ("ridge", "bonus_width")
+    return {
+        name: value[: mdp.horizon] if name in per_level and isinstance(value, tuple) else value
+        for name, value in MODES[mode].items()
+    }
 
 
 def close(a: object, b: object) -> None:
-    np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)  # type: ignore[arg-type]
+    # The root of a rounded "directions seen" is no closer than this.
+    np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-7)  # type: ignore[arg-type]
 
 
 def unclipped(mdp: FiniteMDP, q: s4q.LinearQ) -> np.ndarray:
@@ -78,13 +141,27 @@ def assert_equal(mdp: FiniteMDP, learner: s4q.S4Q, run: s4q.Run, literal: Litera
     close(learner._loop.increment, np.stack([in_blocks(g, n_blocks) for g in last.increment[:n_grams]]))
     assert learner.cache.n_episodes == len(literal.cached)
     assert learner._loop.n_trajectories == last.n
+    close(learner._loop.ridge, last.ridge)
+    if learner.constants.epochs == "single":
+        close(learner._loop.residuals, last.residuals)
+    if last is not literal.phases[0]:
+        assert learner.last_phase is not None
+        assert (learner.last_phase.phase, learner.last_phase.n_trajectories) == (len(finished), finished[-1].n)
+    request = learner.ask(9)
+    if isinstance(request, Explore) and not last.finished:
+        close(request.threshold, last.threshold)
+        close(request.start(), last.progress)
+        assert request.policy is learner.q
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("mode", MODES)
-def test_s4q_equals_nested_loops(name: str, mode: str) -> None:
+# Half of all pairs, every mode with half of the problems; the search below meets the others.
+PAIRS = [(mode, name) for i, mode in enumerate(MODES) for j, name in enumerate(PROBLEMS) if (i + j) % 2 == 0]
+
+
+@pytest.mark.parametrize(("mode", "name"), PAIRS)
+def test_s4q_equals_nested_loops(mode: str, name: str) -> None:
     mdp = PROBLEMS[name]
-    assert_equal(mdp, *both(mdp, mode, budget=400))
+    assert_equal(mdp, *both(mdp, mode, budget=160))
 
 
 @given(
@@ -93,7 +170,7 @@ def test_s4q_equals_nested_loops(name: str, mode: str) -> None:
     name=st.sampled_from(sorted(PROBLEMS)),
     mode=st.sampled_from(sorted(MODES)),
 )
-@settings(max_examples=80)
+@settings(max_examples=60)
 def test_every_budget_wherever_it_ends(budget: int, piece: int, name: str, mode: str) -> None:
     """The budget may end in the first phase, inside an S3Q call, between two, or at a trigger."""
     mdp = PROBLEMS[name]
@@ -196,7 +273,7 @@ def test_a_run_stopped_after_every_shard_has_the_bits_of_the_whole(preset: str, 
 def test_no_dice_are_used_twice(mode: str) -> None:
     """Every shard of a run has an address of its own."""
     mdp = PROBLEMS["plain"]
-    learner, collector = s4q.S4Q(mdp, **MODES[mode]), s4q.collectors.EpisodeCollector(mdp)  # type: ignore[arg-type]
+    learner, collector = s4q.S4Q(mdp, **options(mdp, mode)), s4q.collectors.EpisodeCollector(mdp)  # type: ignore[arg-type]
     seen: set[tuple[int, int]] = set()
     left = 3000
     while left:

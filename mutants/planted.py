@@ -1,0 +1,84 @@
+"""Faults that were once planted and not noticed, and others of their kind. All of them must be killed.
+
+Each is (file, old text, new text, tests to try first). The old text must stand in the file exactly once; a fast test
+checks, so that this list cannot rot.
+"""
+
+from mutants.fault import Fault
+
+_NESTED = ("test_s4q.py::test_s4q_equals_nested_loops",)
+
+PLANTED = [
+    # The trigger, the ridge and the width of S4Q.
+    Fault("s4q.py", "self.constants.threshold(self._phase,", "self.constants.threshold(self._phase + 1,", _NESTED),
+    Fault(
+        "s4q.py", "self.constants.ridge(self._phase, n_total)", "self.constants.ridge(self._phase, n_replayed)", _NESTED
+    ),
+    Fault("s4q.py", "bonus = self._bonus_rule(n_total)", "bonus = self._bonus_rule(n_replayed)", _NESTED),
+    Fault("s4q.py", "scale = n_replayed / max(s3q.n_fitted, 1)", "scale = 1.0", _NESTED),
+    Fault("s4q.py", "self._gram = loop.cov_ref + loop.increment", "self._gram = loop.cov_ref", _NESTED),
+    Fault("s4q.py", "loop.n_trajectories - loop.n_cached)", "loop.n_trajectories)", _NESTED),
+    Fault(
+        "s3q.py",
+        "theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])",
+        "theta = constrained_fit(moments, float(self.ridge[0]), self.radius[level])",
+    ),
+    Fault(
+        "s3q.py",
+        "theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])",
+        "theta = constrained_fit(moments, float(self.ridge[level]), self.radius[0])",
+    ),
+    Fault(
+        "s3q.py",
+        "held = self.cached.moments(level, self._target)",
+        "held = self.cached.moments(level, self._best)",
+        _NESTED,
+    ),
+    Fault("widths.py", "np.linalg.slogdet(gram / ridge + np.eye(k))", "np.linalg.slogdet(gram + np.eye(k))"),
+    Fault(
+        "widths.py",
+        "return np.asarray(noise + ball * sqrt(ridge))  # [Thm:PooledRadius]",
+        "return np.asarray(noise + ball)",
+    ),
+    Fault("widths.py", "(floor_share(horizon) * value_bound) ** 2", "floor_share(horizon) * value_bound**2", _NESTED),
+    Fault("widths.py", "ceiling=value_bound**2 / 4", "ceiling=value_bound / 4", _NESTED),
+    Fault("presets.py", '(1.0 if self.epochs == "single" else 4.0) / self.c_replay', "1.0 / self.c_replay"),
+    Fault("presets.py", "ball=self.spec.block_radius[level],", "ball=self.spec.radius[level],"),
+    Fault(
+        "presets.py",
+        "half_range=self._largest_target(level) / 2 if self.spec.well_specified else self._largest_target(level),",
+        "half_range=self._largest_target(level) / 2,",
+    ),
+    Fault("presets.py", "log(self.spec.n_blocks / self.delta_fit(phase))", "log(1 / self.delta_fit(phase))"),
+    Fault("presets.py", "n=self._n(self.samples_a_level(n_total)),", "n=self._n(n_total),"),
+    Fault(
+        "presets.py", "self.delta / (8 * self.spec.horizon * phase**2)", "self.delta / (8 * self.spec.horizon * phase)"
+    ),
+    Fault("main_loop.py", "whitener(gram, lam) for gram, lam in", "whitener(gram, ridge[0]) for gram, lam in", _NESTED),
+    Fault(
+        "linear_q.py",
+        "return self.clipped(h, self.optimistic(h, phi, norm_sq).max(axis=1))",
+        "return self.optimistic(h, phi, norm_sq).max(axis=1)",
+    ),
+    Fault("linear_q.py", "self.optimistic(h, phi).argmax(axis=1)", "self.q_values(h, phi).argmax(axis=1)"),
+    Fault("optimism.py", "xp.clip(samples - 1.0, 0.0, None) + 1.0", "samples + 1.0", _NESTED),
+    Fault(
+        "policy_replay.py",
+        "counts / counts.sum())  # [Alg2:Controller]",
+        "np.full(len(counts), 1 / len(counts)))",
+        _NESTED,
+    ),
+    Fault("cache.py", "np.add.at(counts, inverse, steps.weights)", "np.add.at(counts, inverse, 1)"),
+    Fault("cache.py", "counts[~new]\n", "1\n"),
+    # Counting and tallying.
+    Fault("counts.py", "n[group] += count", "n[group] = count"),
+    Fault("counts.py", "np.add.at(counted[-1], pairs, drawn)", "counted[-1][pairs] += drawn"),
+    Fault("counts.py", "n + taken.n_episodes + 1)", "n + taken.n_episodes + piece.n_episodes)"),
+    Fault("counts.py", "stack += [rest, first]", "stack += [first, rest]"),
+    Fault("flows.py", "self.next_state, axis=1) - mdp.spec.reward_min", "self.next_state, axis=1)"),
+    Fault("draws.py", "part[many] = kept + np.where(over, -mend, mend)", "part[many] = kept"),
+    Fault("tally.py", "if self.n_episodes <= self._n_kept:", "if self.n_episodes < self._n_kept:"),
+    Fault("tally.py", "- self._spec.horizon * self._spec.reward_min", "- player.n_steps * self._spec.reward_min"),
+    Fault("player.py", "return min(max(value, low), high)", "return value"),
+    Fault("rollout.py", "return xp.clip(rewards, low, high)", "return rewards", ("test_batches.py",)),
+]
