@@ -13,7 +13,8 @@ from s4q.problems import FiniteMDP
 from s4q.requests import Explore, Mixture, Regress, Shard
 from small_problems import random_policy
 from test_episodes import state_q, zero_q
-from test_literal_player import MDPS, kept_rows, problem, requests_of
+from test_literal_player import kept_rows, requests_of
+from test_literal_tables import MDPS, problem
 
 MANY = 10**14
 CASES = [(kind, noise, horizon) for horizon in (1, 2, 3, 5) for kind, noise in MDPS]
