@@ -5,6 +5,7 @@ checks, so that this list cannot rot.
 """
 
 from mutants.fault import Fault
+from mutants.planted_collectors import COLLECTORS
 
 _NESTED = ("test_s4q.py::test_s4q_equals_nested_loops",)
 
@@ -46,8 +47,8 @@ PLANTED = [
     Fault("presets.py", "ball=self.spec.block_radius[level],", "ball=self.spec.radius[level],"),
     Fault(
         "presets.py",
-        "half_range=self._largest_target(level) / 2 if self.spec.well_specified else self._largest_target(level),",
-        "half_range=self._largest_target(level) / 2,",
+        "return largest / 2 if self.spec.well_specified else largest",
+        "return largest / 2",
     ),
     Fault("presets.py", "log(self.spec.n_blocks / self.delta_fit(phase))", "log(1 / self.delta_fit(phase))"),
     Fault("presets.py", "n=self._n(self.samples_a_level(n_total)),", "n=self._n(n_total),"),
@@ -60,7 +61,7 @@ PLANTED = [
         "return self.clipped(h, self.optimistic(h, phi, norm_sq).max(axis=1))",
         "return self.optimistic(h, phi, norm_sq).max(axis=1)",
     ),
-    Fault("linear_q.py", "self.optimistic(h, phi).argmax(axis=1)", "self.q_values(h, phi).argmax(axis=1)"),
+    Fault("linear_q.py", "best_actions(np, self.optimistic(h, phi))", "best_actions(np, self.q_values(h, phi))"),
     Fault("optimism.py", "xp.clip(samples - 1.0, 0.0, None) + 1.0", "samples + 1.0", _NESTED),
     Fault(
         "policy_replay.py",
@@ -70,15 +71,5 @@ PLANTED = [
     ),
     Fault("cache.py", "np.add.at(counts, inverse, steps.weights)", "np.add.at(counts, inverse, 1)"),
     Fault("cache.py", "counts[~new]\n", "1\n"),
-    # Counting and tallying.
-    Fault("counts.py", "n[group] += count", "n[group] = count"),
-    Fault("counts.py", "np.add.at(counted[-1], pairs, drawn)", "counted[-1][pairs] += drawn"),
-    Fault("counts.py", "n + taken.n_episodes + 1)", "n + taken.n_episodes + piece.n_episodes)"),
-    Fault("counts.py", "stack += [rest, first]", "stack += [first, rest]"),
-    Fault("flows.py", "self.next_state, axis=1) - mdp.spec.reward_min", "self.next_state, axis=1)"),
-    Fault("draws.py", "part[many] = kept + np.where(over, -mend, mend)", "part[many] = kept"),
-    Fault("tally.py", "if self.n_episodes <= self._n_kept:", "if self.n_episodes < self._n_kept:"),
-    Fault("tally.py", "- self._spec.horizon * self._spec.reward_min", "- player.n_steps * self._spec.reward_min"),
-    Fault("player.py", "return min(max(value, low), high)", "return value"),
-    Fault("rollout.py", "return xp.clip(rewards, low, high)", "return rewards", ("test_batches.py",)),
+    *COLLECTORS,
 ]

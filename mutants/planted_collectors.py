@@ -196,8 +196,8 @@ COLLECTORS = [
     ),
     Fault(
         "actors.py",
-        "action = values.index(max(values))",
-        "action = values.index(min(values))",
+        "best = max(values)",
+        "best = min(values)",
         ("test_literal_player.py",),
     ),
     Fault(
@@ -439,8 +439,8 @@ COLLECTORS = [
     ),
     Fault(
         "collectors/batches.py",
-        "np.full(n, -spec.horizon * spec.reward_min)",
-        "np.zeros(n)",
+        "np.zeros((n, spec.horizon)), np.full(n, -spec.horizon * spec.reward_min)",
+        "np.zeros((n, spec.horizon)), np.zeros(n)",
         ("test_literal_player.py",),
     ),
     Fault(

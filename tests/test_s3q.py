@@ -316,7 +316,7 @@ def test_grams_and_residuals_are_those_of_the_finished_epoch(pool: bool) -> None
     """0 before the first one is finished, and then never a mixture of two epochs; a state keeps the open ones too."""
     mdp = one_hot_mdp()
     collector = s4q.collectors.EpisodeCollector(mdp, seed=2)
-    learner = s4q.S3Q(mdp, s4q.UniformPolicy(2), ridge=0.3, pool=pool, keep_grams=True)
+    learner = s4q.S3Q(mdp, s4q.UniformPolicy(2), ridge=0.3, radius=np.inf, pool=pool, keep_grams=True)
     shape = (1 if pool else 3, *mdp.spec.gram_shape)
     finished = (np.zeros(shape), np.zeros(3))
     for epoch in (1, 2, 3):

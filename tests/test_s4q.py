@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import s4q
-from literal_constants import LiteralConstants
+from literal_constants import LiteralConstants, realisable_ridge
 from literal_s4q import LiteralRun, in_blocks, literal_s4q
 from s4q.problems import FiniteMDP
 from s4q.requests import Explore, Regression, Visits
@@ -142,8 +142,7 @@ def assert_equal(mdp: FiniteMDP, learner: s4q.S4Q, run: s4q.Run, literal: Litera
     assert learner.cache.n_episodes == len(literal.cached)
     assert learner._loop.n_trajectories == last.n
     close(learner._loop.ridge, last.ridge)
-    if learner.constants.epochs == "single":
-        close(learner._loop.residuals, last.residuals)
+    close(learner._loop.residuals, last.residuals)
     if last is not literal.phases[0]:
         assert learner.last_phase is not None
         assert (learner.last_phase.phase, learner.last_phase.n_trajectories) == (len(finished), finished[-1].n)
@@ -208,9 +207,7 @@ def test_the_first_phase_needs_no_s3q_and_is_greedy_for_the_bonus() -> None:
     request = learner.ask(10**6)
     assert isinstance(request, Explore)
     assert request.max_episodes == 10**6
-    spec = mdp.spec
-    after = [*spec.value_bound[1:], 0.0]
-    roots = [(spec.reward_max + after[h]) / 2 / spec.block_radius[h] for h in range(3)]  # of the ridge (s/B)^2
+    roots = [np.sqrt(realisable_ridge(mdp.spec, h)) for h in range(3)]
     np.testing.assert_allclose(request.whitener, [np.eye(3)[None] / root for root in roots], rtol=1e-12)  # no data
     assert not np.any(learner.q.theta)
     assert len(learner.memory) == 0
