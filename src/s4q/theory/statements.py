@@ -8,6 +8,7 @@ import numpy as np
 
 from s4q.blocks import Array, BoolArray, dense
 from s4q.theory import bounds, lemmas
+from s4q.theory.as_prescribed import SAME
 from s4q.theory.effective_dim import cap
 from s4q.theory.evidence import Evidence, PhaseEvidence
 from s4q.theory.lemmas import Claim, between, claim
@@ -82,10 +83,10 @@ def fit(e: Evidence) -> list[Part]:
 
 
 def bonus(e: Evidence) -> list[Part]:
-    ratio = bounds.bonus_over_uncertainty(e.constants) if e.prescribed.proved else 1.0
-
     def test(b: Array, u: Array) -> Claim:
-        return lemmas.bonus_sandwich(b[u > 0], u[u > 0], ratio)
+        if e.prescribed.proved:
+            return lemmas.bonus_sandwich(b[u > 0], u[u > 0], bounds.bonus_over_uncertainty(e.constants))
+        return between(1 - SAME, b[u > 0] / u[u > 0], 1 + SAME)  # the same number, computed in two ways
 
     return _pointwise(e.phases, e, lambda p: (p.bonuses, p.uncertainties), test)
 
