@@ -155,14 +155,8 @@ class S3Q:
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays: d^2 + 2 d H + 2 d + 2 H floats without a bonus and Gram matrices."""
         kept = 0 if self._grams is None else 2 * self._grams.nbytes
-        return (
-            self._moments.nbytes
-            + self._best.nbytes
-            + self._target.nbytes
-            + self.ridge.nbytes
-            + self.radius.nbytes
-            + kept
-        )
+        learned = self._moments.nbytes + self._best.nbytes + self._target.nbytes
+        return learned + self.ridge.nbytes + self.radius.nbytes + kept
 
     @property
     def n_level(self) -> int:
