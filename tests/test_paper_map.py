@@ -8,7 +8,7 @@ from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
-from s4q.theory.statements import STATEMENTS
+from s4q.theory.rows import AS_PRESCRIBED, ASSUMPTIONS, IN_THE_PAPER
 
 ROOT = Path(__file__).parent.parent
 # Every label of the paper's LaTeX source, in its order.
@@ -195,7 +195,10 @@ def test_every_label_of_the_paper_has_one_row() -> None:
 
 
 def test_what_a_row_names_exists() -> None:
-    tags, places = {tag for tag, _ in tags_in_code()}, [statement.where for statement in STATEMENTS]
+    tags, places = (
+        {tag for tag, _ in tags_in_code()},
+        [one.row.where for one in (*ASSUMPTIONS, *AS_PRESCRIBED, *IN_THE_PAPER)],
+    )
     missing = []
     for label, here in rows_by_label():
         missing += [(label, name) for name in re.findall(r"`(s4q\.[A-Za-z0-9_.]+)`", here) if not exists(name)]

@@ -115,7 +115,7 @@ def test_run_learns_the_same_from_one_env_and_from_many() -> None:
     make, features, spec = CASES["early ends"]
     one = GymCollector(make(), features, spec, seed=2)
     many = VectorCollector(vector(make, 5, AutoresetMode.NEXT_STEP), features, spec, seed=2)
-    results = [s4q.run(s4q.S4Q(spec, "realisable", trigger=4.0), collector, 60) for collector in (one, many)]
+    results = [s4q.run(s4q.S4Q(spec, "realisable", trigger=1.0), collector, 60) for collector in (one, many)]
     assert results[0].phases > 1
     assert results[0].q.same_as(results[1].q)
     assert results[0].steps == results[1].steps

@@ -24,7 +24,7 @@ from s4q.transitions import Transitions
 
 MOST_STEPS = 4 * 10**18  # of one run: counts are int64, which holds twice as many
 
-ROUNDING = 1e-9  # the share of a threshold by which a sum may fall short of it and still count as having reached it
+ROUNDING = 1e-9  # by so much a sum may fall short of a threshold and still count as having reached it
 
 __all__ = [
     "MOST_STEPS",
@@ -126,7 +126,8 @@ class Explore:
         With one-hot features sums often meet the threshold exactly. Without the allowance, rounding would decide
         whether they reach it, and the same problem with scaled features would take another course.
         """
-        return (self.threshold[0] + self.threshold[1] * log(max(n_episodes, 1))) * (1 - ROUNDING)
+        threshold = self.threshold[0] + self.threshold[1] * log(max(n_episodes, 1))
+        return threshold - ROUNDING * min(threshold, 1.0)
 
     def crossed(self, progress: ArrayLike, n_episodes: int) -> bool:
         """Has some level reached the threshold, `n_episodes` (earlier parts included) into the phase?"""

@@ -52,7 +52,7 @@ class GreedyActor:
         values = self.values(h, look)
         best = max(values)  # `optimism.best_actions` of one state
         least = best - TIE * abs(best)
-        action = next(a for a, value in enumerate(values) if value >= least)
+        action = next((a for a, value in enumerate(values) if value >= least), 0)  # NaN is reported when it is packed
         if look.key is not None:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()

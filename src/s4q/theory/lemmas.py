@@ -29,7 +29,8 @@ class Claim(NamedTuple):
 
     def holds(self, tolerance: float = 1e-9) -> bool:
         """True when no entry leaves its bounds by more than rounding."""
-        room = tolerance * np.maximum(np.abs(self.measured), 1.0)
+        size = np.where(np.isfinite(self.measured), np.abs(self.measured), 1.0)  # an infinite number has no rounding
+        room = tolerance * np.maximum(size, 1.0)
         return bool(np.all((self.measured <= self.high + room) & (self.measured >= self.low - room)))
 
     def worst(self) -> "Worst":
