@@ -86,6 +86,7 @@ class MainLoop:
         self.cov_ref = cov_ref  # raw: the ridge is added on use  # [Alg2:CovRef]
         self.residuals = residuals
         if whiteners is None:
+            # Pooled steps have one Gram matrix; the trigger then takes the ridge of the first level.
             whiteners = np.stack([whitener(gram, lam) for gram, lam in zip(cov_ref, ridge, strict=False)])
         self.whitener = whiteners
         self.increment: Array = np.zeros_like(cov_ref)
