@@ -9,8 +9,8 @@ import numpy as np
 from rich.table import Table
 
 import s4q
-from s4q.audit_command import audited, small_problem
-from s4q.presets import PresetName
+from s4q.cli.audit_command import audited, small_problem
+from s4q.learners.presets import PresetName
 from s4q.theory import Audit, audited_s3q, bounds, effective_dims
 from s4q.theory.evidence import lowest_value
 

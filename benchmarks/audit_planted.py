@@ -12,14 +12,14 @@ from unittest import mock
 import numpy as np
 
 import s4q
-from s4q import s3q
-from s4q.audit_command import audited, small_problem
+from s4q.cli.audit_command import audited, small_problem
 from s4q.collectors import CountCollector
-from s4q.policies import Mixture
-from s4q.policy_replay import PolicyReplayMemory
-from s4q.presets import Constants, PresetName
+from s4q.core.messages import Regression, Visits
+from s4q.core.policies import Mixture
+from s4q.learners import s3q
+from s4q.learners.policy_replay import PolicyReplayMemory
+from s4q.learners.presets import Constants, PresetName
 from s4q.problems import FiniteMDP
-from s4q.requests import Regression, Visits
 from s4q.theory import Audit
 
 RUNS: tuple[tuple[PresetName, int], ...] = (("realisable", 20_000), ("tight", 10**10))

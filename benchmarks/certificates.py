@@ -6,7 +6,7 @@ import numpy as np
 from rich.table import Table
 
 import s4q
-from s4q.presets import PresetName
+from s4q.learners.presets import PresetName
 from s4q.problems import FiniteMDP
 
 RIVER, CHAIN, LINEAR = s4q.problems.river_swim(6, horizon=12), s4q.problems.chain(), s4q.problems.low_rank()

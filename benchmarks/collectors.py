@@ -12,12 +12,12 @@ from rich.table import Table
 import s4q
 from benchmarks.clock import cpu_seconds
 from s4q.collectors import BatchCollector, FiniteBatch, GymCollector
-from s4q.collectors.actors import actor_of
-from s4q.collectors.looks import Eyes, Place
-from s4q.collectors.stepping import Stepping
+from s4q.collectors.stepping.engine import Stepping
+from s4q.collectors.stepping.greedy_actor import actor_of
+from s4q.collectors.stepping.step_features import Eyes, Place
+from s4q.core.linear_q import Spread
+from s4q.core.messages import Explore, Mixture, Phi, Regress, Request
 from s4q.features import Dense, OneHot, PerAction, RandomFourier
-from s4q.linear_q import Spread
-from s4q.requests import Explore, Mixture, Phi, Regress, Request
 
 HORIZON = 10
 FREE = (np.inf, 0.0)  # a threshold that is never reached

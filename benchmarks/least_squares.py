@@ -5,7 +5,7 @@ from rich.table import Table
 
 from benchmarks.clock import cpu_seconds
 from s4q import Moments, StreamingLeastSquares
-from s4q.least_squares import constrained_fit
+from s4q.core.least_squares import constrained_fit
 
 N = 5000
 

@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import s4q
-from s4q.presets import PresetName
+from s4q.learners.presets import PresetName
 from s4q.problems import FiniteMDP, low_rank, padded_features
 from s4q.theory import effective_dims
 

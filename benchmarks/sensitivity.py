@@ -17,10 +17,10 @@ from rich.table import Table
 
 import s4q
 from benchmarks.practical import random_mdp
-from s4q import presets
-from s4q.linear_q import LevelBonus
+from s4q.core.linear_q import LevelBonus
+from s4q.learners import presets
+from s4q.learners.widths import data_scaled_bonus
 from s4q.problems import FiniteMDP
-from s4q.widths import data_scaled_bonus
 
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
 SEEDS = 4

@@ -29,14 +29,14 @@ AREAS: dict[str, list[str]] = {
     "widths.py": ["test_presets.py", *_LEARNER],
     "policy_replay.py": [*_LEARNER, "test_s4q.py"],
     "main_loop.py": [*_LEARNER, "test_s4q.py", "test_certificate.py"],
-    "cache.py": ["test_cache.py", *_LEARNER],
+    "transition_cache.py": ["test_cache.py", *_LEARNER],
     "counts.py": _COUNTS,
-    "flows.py": _COUNTS,
+    "state_counts.py": _COUNTS,
     "draws.py": [*_COUNTS, "test_episodes.py"],
-    "tally.py": _STEPS,
-    "looks.py": [*_STEPS, "test_feature_errors.py"],
-    "player.py": _STEPS,
-    "actors.py": ["test_gym_env.py", "test_linear_q.py", "test_vector.py", "test_stream.py"],
+    "sums.py": _STEPS,
+    "step_features.py": [*_STEPS, "test_feature_errors.py"],
+    "one_episode.py": _STEPS,
+    "greedy_actor.py": ["test_gym_env.py", "test_linear_q.py", "test_vector.py", "test_stream.py"],
 }
 
 

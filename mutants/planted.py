@@ -69,7 +69,7 @@ PLANTED = [
         "np.full(len(counts), 1 / len(counts)))",
         _NESTED,
     ),
-    Fault("cache.py", "np.add.at(counts, inverse, steps.weights)", "np.add.at(counts, inverse, 1)"),
-    Fault("cache.py", "counts[~new]\n", "1\n"),
+    Fault("transition_cache.py", "np.add.at(counts, inverse, steps.weights)", "np.add.at(counts, inverse, 1)"),
+    Fault("transition_cache.py", "counts[~new]\n", "1\n"),
     *COLLECTORS,
 ]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import s4q
-from s4q.blocks import Array
-from s4q.linear_q import LevelBonus, LinearQ
-from s4q.presets import Constants
+from s4q.core.blocks import Array
+from s4q.core.linear_q import LevelBonus, LinearQ
+from s4q.core.messages import Regress, Shard
+from s4q.learners.presets import Constants
 from s4q.problems import FiniteMDP
-from s4q.requests import Regress, Shard
 from s4q.theory import bounds
 from s4q.theory.prescribed import Prescribed
 

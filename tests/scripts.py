@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from literal_s3q import Script
-from s4q.collectors import shards
-from s4q.collectors.shards import fixed_shards
-from s4q.least_squares import Moments
+from s4q.collectors import sharding as shards
+from s4q.collectors.sharding import fixed_shards
+from s4q.core.least_squares import Moments
+from s4q.core.messages import Regress, Regression, Request, Shard
 from s4q.problems import FiniteMDP
-from s4q.requests import Regress, Regression, Request, Shard
 
 
 def write_scripts(mdp: FiniteMDP, n: int, seed: int) -> list[Script]:

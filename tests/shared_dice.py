@@ -7,11 +7,11 @@ import numpy as np
 
 from literal_s3q import Script
 from literal_s4q import SharedDice
-from s4q.collectors import shards
-from s4q.collectors.shards import fixed_shards
-from s4q.least_squares import Moments
+from s4q.collectors import sharding as shards
+from s4q.collectors.sharding import fixed_shards
+from s4q.core.least_squares import Moments
+from s4q.core.messages import Explore, Regress, Regression, Request, Shard, Transitions, Visits
 from s4q.problems import FiniteMDP
-from s4q.requests import Explore, Regress, Regression, Request, Shard, Transitions, Visits
 
 
 class SharedDiceCollector:

@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 
 from s4q import FiniteMDP, LinearQ
-from s4q.blocks import dense
-from s4q.requests import Phi
+from s4q.core.blocks import dense
+from s4q.core.messages import Phi
 
 
 def random_mdp(

@@ -10,7 +10,7 @@ import numpy as np
 
 import s4q
 from s4q.collectors import EpisodeCollector
-from s4q.state import Packed, Stateful, pack
+from s4q.core.codec import Packed, Stateful, pack
 
 
 def without_time(value: Any) -> Any:

@@ -15,12 +15,12 @@ from benchmarks.audit_planted import PLANTS, RUNS, Plant, caught_by, failing
 from typer.testing import CliRunner
 
 import s4q
-from s4q.audit_command import audited, small_problem
-from s4q.cli import app
+from s4q.cli.app import app
+from s4q.cli.audit_command import audited, small_problem
 from s4q.collectors import CountCollector
-from s4q.presets import PresetName, constants
+from s4q.core.messages import Regression
+from s4q.learners.presets import PresetName, constants
 from s4q.problems import FiniteMDP
-from s4q.requests import Regression
 from s4q.theory import Audit, audit, audited_s3q
 from s4q.theory.as_prescribed import constrained
 from s4q.theory.deviations import bernstein, freedman, freedman_about
@@ -213,7 +213,7 @@ def test_theorem_2_is_audited() -> None:
 
 
 def test_errors_planted_in_s3q_are_noticed() -> None:
-    fit, play = s4q.s3q.constrained_fit, CountCollector.play
+    fit, play = s4q.learners.s3q.constrained_fit, CountCollector.play
 
     def answers(change: Callable[[Regression], Regression]) -> AbstractContextManager[Any]:
         return mock.patch.object(CountCollector, "play", lambda *arguments: change(play(*arguments)))

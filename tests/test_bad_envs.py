@@ -12,7 +12,7 @@ from gymnasium.wrappers import TimeLimit
 
 import s4q
 from s4q.collectors import BatchCollector, GymCollector, VectorCollector
-from s4q.requests import Explore, Phi, Regress
+from s4q.core.messages import Explore, Phi, Regress
 from small_envs import Broken, Drift, Waves
 from test_gym_env import drift_spec
 

@@ -7,8 +7,8 @@ import pytest
 
 import s4q
 from s4q import FiniteMDP, LinearQ, Mixture, Spec, UniformPolicy
-from s4q.checks import require_failure_probability
 from s4q.collectors import EpisodeCollector
+from s4q.core.validation import require_failure_probability
 from s4q.features import TableFeatures
 from small_problems import random_mdp
 
@@ -125,7 +125,7 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     ),
     ("seed", lambda: EpisodeCollector(MDP, seed=-1), r"seed .*got -1"),
     ("collector mdp", lambda: EpisodeCollector("chain"), r"mdp must be a FiniteMDP; got str"),  # type: ignore[arg-type]
-    ("request", lambda: EpisodeCollector(MDP).play("x", s4q.requests.Shard(0, 1)), r"request must be a Regress"),
+    ("request", lambda: EpisodeCollector(MDP).play("x", s4q.core.messages.Shard(0, 1)), r"request must be a Regress"),
     ("dim", lambda: s4q.StreamingLeastSquares(0), r"dim .*got 0"),
     ("stream ridge", lambda: s4q.StreamingLeastSquares(2, ridge=-1.0), r"ridge .*got -1.0"),
     ("ball radius", lambda: s4q.project_to_ball([1.0], [[1.0]], 1.0, 0.0), r"radius .*got 0.0"),

@@ -9,11 +9,11 @@ from scipy.stats import chisquare, ks_2samp
 
 import s4q
 from s4q.collectors import BatchCollector, CartPoleBatch, EpisodeCollector, FiniteBatch, GymCollector
-from s4q.collectors.alias import AliasTable
-from s4q.collectors.arrays import NumpyArrays
-from s4q.collectors.dice import EpisodeDice
+from s4q.collectors.batched.array_backends import NumpyArrays
+from s4q.collectors.finite.alias import AliasTable
+from s4q.collectors.seeding import EpisodeDice
+from s4q.core.messages import Answer, Explore, Mixture, Regress, Regression, Shard, Visits
 from s4q.features import Dense
-from s4q.requests import Answer, Explore, Mixture, Regress, Regression, Shard, Visits
 from small_envs import Drift, MDPEnv, Waves
 from small_problems import blocked_mdp, cliff, random_mdp
 from test_episodes import explore, one_hot_mdp, same_bits, state_q, stochastic_policy

@@ -9,11 +9,11 @@ import pytest
 
 import s4q
 from planted import OffByOneLevel, divide_s3q_radius
-from s4q.presets import Constants, PresetName
+from s4q.core.spec import Spec
+from s4q.learners.presets import Constants, PresetName
+from s4q.learners.widths import PAPER, TIGHT
 from s4q.problems import FiniteMDP
-from s4q.spec import Spec
 from s4q.theory import Theorem2, bounds, cap, theorem2
-from s4q.widths import PAPER, TIGHT
 from small_problems import blocked_mdp, random_mdp
 
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
 import s4q
-from s4q.cache import TransitionCache, bytes_per_step
 from s4q.collectors import CountCollector, EpisodeCollector
+from s4q.core.messages import Explore, Mixture, Regress
+from s4q.learners.transition_cache import TransitionCache, bytes_per_step
 from s4q.problems import FiniteMDP
-from s4q.requests import Explore, Mixture, Regress
 from small_problems import blocked_mdp, random_mdp
 from test_episodes import explore, zero_q
 

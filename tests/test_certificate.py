@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import s4q
-from s4q import confidence_sequences
-from s4q.certificate import Bounds, Certifier, bounds, largest_return, phase_delta, refusal
+from s4q.certificates import confidence_sequences
+from s4q.certificates.certifier import Bounds, Certifier, bounds, largest_return, phase_delta, refusal
 from s4q.collectors import CountCollector, EpisodeCollector
-from s4q.main_loop import PhaseRecord, Record
-from s4q.presets import Constants, constants
+from s4q.learners.main_loop import PhaseRecord, Record
+from s4q.learners.presets import Constants, constants
 from s4q.problems import FiniteMDP, chain, low_rank, river_swim
 from small_problems import cliff, random_mdp
 
@@ -91,7 +91,7 @@ def test_not_without_the_bonus(case: str, factor: float, monkeypatch: pytest.Mon
     # One block hardly needs exploration, so there the bonus has to point the wrong way before a bound fails.
     width = Constants.width
     monkeypatch.setattr(Constants, "width", lambda *arguments: factor * width(*arguments))
-    monkeypatch.setattr("s4q.linear_q._require_width", lambda _: None)
+    monkeypatch.setattr("s4q.core.linear_q._require_width", lambda _: None)
     assert not any(holds(CASES[case][0], record_of(case, seed, episodes=5000)) for seed in range(3))
 
 

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import s4q
-from s4q.cache import TransitionCache
-from s4q.checkpoint import Autosave, Checkpoint, load, save
 from s4q.collectors import CountCollector, EpisodeCollector
-from s4q.progress import Progress
-from s4q.requests import Explore, Learner
-from s4q.s4q import S4Q
-from s4q.state import pack, unpack
+from s4q.core.codec import pack, unpack
+from s4q.core.messages import Explore, Learner
+from s4q.learners.s4q import S4Q
+from s4q.learners.transition_cache import TransitionCache
+from s4q.running.checkpoint import Autosave, Checkpoint, load, save
+from s4q.running.progress import Progress
 from small_problems import blocked_mdp, cliff, random_mdp
 from states import FailsAfter, Interrupted, bits, differences, run_bits
 

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 import s4q
-from s4q.cli import app
+from s4q.cli.app import app
 
 
 def test_demo_prints_a_table_of_regret_per_problem() -> None:

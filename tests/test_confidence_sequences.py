@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betaln, rel_entr
 
-from s4q import confidence_sequences
-from s4q.confidence_sequences import kl, mean_at_least, mean_at_least_by_variance, mean_at_most
+from s4q.certificates import confidence_sequences
+from s4q.certificates.confidence_sequences import kl, mean_at_least, mean_at_least_by_variance, mean_at_most
 
 DELTA = 0.2
 

@@ -9,8 +9,8 @@ import pytest
 import s4q
 from literal_player import LiteralPlayer, Sums
 from s4q.collectors import CountCollector
+from s4q.core.messages import Explore, Mixture, Regress, Shard
 from s4q.problems import FiniteMDP
-from s4q.requests import Explore, Mixture, Regress, Shard
 from small_problems import random_policy
 from test_episodes import state_q, zero_q
 from test_literal_player import kept_rows, requests_of

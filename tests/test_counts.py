@@ -8,9 +8,9 @@ from scipy.stats import chi2_contingency, geom, ks_2samp, kstest
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
-from s4q.collectors.flows import FlowModel
+from s4q.collectors.finite.state_counts import FlowModel
+from s4q.core.messages import Explore, Mixture, Regress, Regression, Visits
 from s4q.problems import FiniteMDP
-from s4q.requests import Explore, Mixture, Regress, Regression, Visits
 from small_problems import random_mdp
 from test_episodes import explore, mixture, p_of_counts, state_q, stochastic_policy, zero_q
 

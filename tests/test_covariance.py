@@ -5,7 +5,7 @@ import pytest
 
 import s4q
 from s4q import FiniteMDP
-from s4q.blocks import dense
+from s4q.core.blocks import dense
 from s4q.theory.covariance import controllers, expected_covariances, expected_grams
 from small_problems import blocked_mdp, cliff, random_mdp, random_policy
 

@@ -7,7 +7,7 @@ import pytest
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
-from s4q.diagnostics import Finding
+from s4q.learners.diagnostics import Finding
 from s4q.problems import FiniteMDP
 from small_problems import random_mdp
 

@@ -12,7 +12,7 @@ import s4q
 from s4q import FiniteMDP, problems
 from s4q.problems import planning
 from s4q.theory.covariance import expected_grams, gram_of_pairs
-from s4q.theory.effective_dim import cap, effective_dim, effective_dims, realised_gain
+from s4q.theory.information_gain import cap, effective_dim, effective_dims, realised_gain
 from small_problems import all_policies, blocked_mdp, cliff, random_mdp, random_policy
 
 

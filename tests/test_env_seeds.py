@@ -9,8 +9,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import s4q
 from literal_player import LiteralPlayer
 from s4q.collectors import GymCollector, VectorCollector
-from s4q.collectors.dice import EpisodeDice
-from s4q.requests import Explore, Regress
+from s4q.collectors.seeding import EpisodeDice
+from s4q.core.messages import Explore, Regress
 from test_gym_env import equal
 from test_literal_player import N_STATES, SEED, Ending, Mixed, assert_sums, requests_of, spec_of
 

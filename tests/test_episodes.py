@@ -8,8 +8,8 @@ from scipy.stats import chisquare
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
+from s4q.core.messages import Answer, Explore, Mixture, Policy, Regress, Regression, Request, Shard, Visits
 from s4q.problems import FiniteMDP
-from s4q.requests import Answer, Explore, Mixture, Policy, Regress, Regression, Request, Shard, Visits
 from small_problems import blocked_mdp, cliff, random_mdp
 
 N = 20_000

@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 import s4q
-from s4q import confidence_sequences
-from s4q.certificate import bounds
-from s4q.cli import app
+from s4q.certificates import confidence_sequences
+from s4q.certificates.certifier import bounds
+from s4q.cli.app import app
 from s4q.collectors import (
     BatchCollector,
     CountCollector,
@@ -26,10 +26,10 @@ from s4q.collectors import (
     GymCollector,
     VectorCollector,
 )
-from s4q.collectors.shards import address
-from s4q.evaluation import Evaluations, Schedule
+from s4q.collectors.sharding import address
+from s4q.core.messages import Evaluate, Explore, Mixture, Regress, Returns
 from s4q.problems import FiniteMDP
-from s4q.requests import Evaluate, Explore, Mixture, Regress, Returns
+from s4q.running.evaluations import Evaluations, Schedule
 from small_envs import MDPEnv
 from small_problems import TablePolicy, cliff, random_policy, random_q
 from states import FailsAfter, Interrupted, bits, differences, log_lines, run_bits

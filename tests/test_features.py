@@ -13,7 +13,7 @@ from sklearn.kernel_approximation import RBFSampler
 
 import s4q
 from s4q import Phi, Spec, features
-from s4q.blocks import dense
+from s4q.core.blocks import dense
 from s4q.features import OneHot, PerAction, TableFeatures, check_features
 from s4q.features.registry import from_config, register, registered, to_config
 

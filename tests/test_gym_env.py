@@ -7,13 +7,13 @@ from scipy.stats import chisquare
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector, GymCollector
-from s4q.collectors.actors import GreedyActor
-from s4q.collectors.dice import EpisodeDice
-from s4q.collectors.looks import Look
-from s4q.collectors.stepping import shard_size
+from s4q.collectors.seeding import EpisodeDice
+from s4q.collectors.stepping.engine import shard_size
+from s4q.collectors.stepping.greedy_actor import GreedyActor
+from s4q.collectors.stepping.step_features import Look
+from s4q.core.linear_q import Spread
+from s4q.core.messages import Answer, Explore, Mixture, Phi, Regress, Request
 from s4q.features import Dense, OneHot, PerAction, RandomFourier
-from s4q.linear_q import Spread
-from s4q.requests import Answer, Explore, Mixture, Phi, Regress, Request
 from small_envs import Drift, MDPEnv, Waves
 from small_problems import cliff, random_mdp
 from test_episodes import same_bits

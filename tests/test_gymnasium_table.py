@@ -8,8 +8,8 @@ import pytest
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
+from s4q.core.messages import Explore
 from s4q.problems import from_gymnasium
-from s4q.requests import Explore
 
 
 def literal_value(env: gym.Env, horizon: int) -> float:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import s4q
 from s4q.collectors import CountCollector
-from s4q.state import Packed, pack, unpack
+from s4q.core.codec import Packed, pack, unpack
 
 RIVER = s4q.problems.river_swim(4, 5)
 Members = dict[str, bytes]

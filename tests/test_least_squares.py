@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 
 from literal_s3q import ridge_in_ball
 from s4q import Moments, StreamingLeastSquares, project_to_ball
-from s4q.blocks import dense
-from s4q.factors import whitener
-from s4q.least_squares import constrained_fit, elliptical_norm_sq, gram_of, ridge_fit
+from s4q.core.blocks import dense
+from s4q.core.factors import whitener
+from s4q.core.least_squares import constrained_fit, elliptical_norm_sq, gram_of, ridge_fit
 
 SUMS = ("gram", "moment", "moment_sq", "sum_y2", "n")
 

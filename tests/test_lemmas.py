@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s4q.blocks import Array
-from s4q.least_squares import Moments, constrained_fit
-from s4q.linear_q import LinearQ
-from s4q.policies import UniformPolicy
+from s4q.core.blocks import Array
+from s4q.core.least_squares import Moments, constrained_fit
+from s4q.core.linear_q import LinearQ
+from s4q.core.policies import UniformPolicy
 from s4q.theory import bellman_errors, lemmas
 from s4q.theory.lemmas import Claim
 from small_problems import random_mdp

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import s4q
 from s4q import LinearQ, Phi
-from s4q.blocks import dense
-from s4q.factors import whitener
-from s4q.linear_q import LevelBonus, Spread
+from s4q.core.blocks import dense
+from s4q.core.factors import whitener
+from s4q.core.linear_q import LevelBonus, Spread
 
 
 @given(n_blocks=st.integers(1, 4), k=st.integers(1, 3), n_actions=st.integers(1, 4), seed=st.integers(0, 10**6))

@@ -18,10 +18,10 @@ from s4q.collectors import (
     GymCollector,
     VectorCollector,
 )
+from s4q.core.linear_q import Spread
+from s4q.core.messages import Answer, Explore, Mixture, Phi, Regress, Request, Visits
 from s4q.features import Dense, OneHot, PerAction, RandomFourier
-from s4q.linear_q import Spread
 from s4q.problems import FiniteMDP
-from s4q.requests import Answer, Explore, Mixture, Phi, Regress, Request, Visits
 
 HORIZONS = (1, 2, 3, 5)
 N_STATES, N_ACTIONS = 4, 3
@@ -230,7 +230,7 @@ def test_stepped_environments(kind: str, horizon: int) -> None:
 @pytest.mark.parametrize("horizon", HORIZONS)
 def test_requests_of_several_shards(horizon: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of 5 episodes: a threshold is reached in a later one, kept episodes end within one."""
-    monkeypatch.setattr("s4q.collectors.stepping._MOST_EPISODES", 5)
+    monkeypatch.setattr("s4q.collectors.stepping.engine._MOST_EPISODES", 5)
     features = Mixed(horizon)
     spec = spec_of(features, horizon)
     env = SyncVectorEnv([lambda: Ending(horizon)] * 2)

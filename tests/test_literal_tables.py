@@ -8,8 +8,8 @@ import pytest
 import s4q
 from literal_player import Episode, LiteralPlayer, Step
 from s4q.collectors import BatchCollector, CountCollector, EpisodeCollector, FiniteBatch
+from s4q.core.messages import Explore, Regress
 from s4q.problems import FiniteMDP
-from s4q.requests import Explore, Regress
 from small_problems import TablePolicy, random_mdp
 from test_literal_player import HIGH, HORIZONS, LOW, N_ACTIONS, N_STATES, SEED, Mixed, assert_sums, requests_of
 
@@ -49,7 +49,7 @@ MDPS = [("one-hot", "bernoulli"), ("dense", "arrivals"), ("mixed blocks", "none"
 @pytest.mark.parametrize(("kind", "noise"), MDPS)
 @pytest.mark.parametrize("horizon", HORIZONS)
 def test_the_reference_collector(kind: str, noise: str, horizon: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("s4q.collectors.episodes.SHARD_SIZE", 64)
+    monkeypatch.setattr("s4q.collectors.finite.episodes.SHARD_SIZE", 64)
     mdp = problem(kind, horizon, noise)
     player, collector = LiteralPlayer(mdp.features, mdp.spec), EpisodeCollector(mdp, seed=SEED)
     table = TablePolicy(np.random.default_rng(0).dirichlet(np.ones(N_ACTIONS), size=(horizon, N_STATES)))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import s4q
-from s4q.callbacks import listeners
 from s4q.collectors import CountCollector, EpisodeCollector
-from s4q.ledger import Answered, Run
+from s4q.running.accounting import Answered, Run
+from s4q.running.callbacks import listeners
 from small_problems import random_mdp
 from states import Interrupted, bits, log_lines
 

@@ -4,8 +4,8 @@ import gc
 
 import numpy as np
 
-from s4q.linear_q import LinearQ
-from s4q.memo import Memo
+from s4q.core.identity_cache import Memo
+from s4q.core.linear_q import LinearQ
 
 
 def policy(number: float) -> LinearQ:

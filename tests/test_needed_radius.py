@@ -8,7 +8,7 @@ import pytest
 import s4q
 from s4q import FiniteMDP
 from s4q.features import TableFeatures
-from s4q.problems.needed_radius import largest_norm
+from s4q.problems.radius import largest_norm
 
 
 def brute_radius(mdp: FiniteMDP, h: int, block: int | None = None) -> float:
@@ -166,7 +166,7 @@ def test_bracket_of_the_largest_norm(seed):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_bracket_without_all_corners(seed, monkeypatch):
-    monkeypatch.setattr("s4q.problems.needed_radius._MOST_ENUMERATED", 0)
+    monkeypatch.setattr("s4q.problems.radius._MOST_ENUMERATED", 0)
     rng = np.random.default_rng([9, seed])
     base, slope = rng.normal(size=3), rng.normal(size=(3, 8))
     corners = np.array(list(product((0.0, 1.0), repeat=8)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import s4q
-from s4q.presets import Constants
+from s4q.learners.presets import Constants
 from s4q.problems import FiniteMDP
 
 SEEDS = range(200)

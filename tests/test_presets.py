@@ -12,9 +12,9 @@ import pytest
 import s4q
 from literal_constants import LiteralConstants
 from literal_s4q import in_blocks
-from s4q.explain import explain, first_phase, guarantee, visits_until_useful
-from s4q.presets import Constants, constants
-from s4q.requests import Spec
+from s4q.core.messages import Spec
+from s4q.learners.explanation import explain, first_phase, guarantee, visits_until_useful
+from s4q.learners.presets import Constants, constants
 
 NOTHING = np.zeros((1, 10, 10))
 

@@ -7,8 +7,8 @@ import pytest
 
 import s4q
 from s4q.collectors import EpisodeCollector
+from s4q.core.messages import Explore
 from s4q.problems import FiniteMDP
-from s4q.requests import Explore
 
 SEEDS = range(6)
 FIRST, LAST = 6, 16  # episodes a level: 2^6 .. 2^16, three decades

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import s4q
-from s4q.archive import previous_of
-from s4q.cli import app
+from s4q.cli.app import app
 from s4q.collectors import CountCollector
+from s4q.running.archive import previous_of
 from states import bits, log_lines
 from storm import CACHED, EVALUATED, FIXED, REPLAYED
 
@@ -63,7 +63,7 @@ def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:
 
 
 def s4q_train(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from s4q.cli import app; app()", "train", *arguments]
+    return [sys.executable, "-c", "from s4q.cli.app import app; app()", "train", *arguments]
 
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])

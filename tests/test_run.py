@@ -6,7 +6,7 @@ from threadpoolctl import threadpool_info
 
 import s4q
 from s4q.collectors import EpisodeCollector
-from s4q.requests import Mixture
+from s4q.core.messages import Mixture
 from small_problems import random_mdp
 
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 import s4q
 from literal_s3q import LiteralResult, literal_s3q, long_features
-from s4q.blocks import dense
-from s4q.bonus_rules import FixedBonus
-from s4q.factors import whitener
+from s4q.core.blocks import dense
+from s4q.core.codec import pack, unpack
+from s4q.core.factors import whitener
+from s4q.core.messages import Regression
+from s4q.learners.bonus_rules import FixedBonus
 from s4q.problems import FiniteMDP
-from s4q.requests import Regression
-from s4q.state import pack, unpack
 from scripts import ScriptedCollector, write_scripts
 from small_problems import blocked_mdp, cliff, random_mdp
 from test_episodes import one_hot_mdp

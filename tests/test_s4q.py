@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import s4q
 from literal_constants import LiteralConstants, realisable_ridge
 from literal_s4q import LiteralRun, in_blocks, literal_s4q
+from s4q.core.messages import Explore, Regression, Visits
 from s4q.problems import FiniteMDP
-from s4q.requests import Explore, Regression, Visits
 from shared_dice import SharedDiceCollector
 from small_problems import blocked_mdp, random_mdp
 

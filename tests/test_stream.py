@@ -10,8 +10,8 @@ import pytest
 
 import s4q
 from s4q.collectors import GymCollector
-from s4q.collectors.dice import EpisodeDice
-from s4q.requests import Answer, Learner, Mixture, Request
+from s4q.collectors.seeding import EpisodeDice
+from s4q.core.messages import Answer, Learner, Mixture, Request
 from small_envs import Drift, System, Waves
 from test_gym_env import drift_spec
 from test_vector import CASES

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import s4q
 from s4q import FiniteMDP, LinearQ, problems
-from s4q.requests import Regress
+from s4q.core.messages import Regress
 from s4q.theory.structure import (
     bellman_backup,
     bellman_errors,

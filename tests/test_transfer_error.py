@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import s4q
 from s4q import FiniteMDP, problems
-from s4q.policies import Mixture, Policy
+from s4q.core.policies import Mixture, Policy
 from s4q.problems import planning
-from s4q.theory.linear_errors import linear_errors
+from s4q.theory.level_errors import linear_errors
 from s4q.theory.structure import bellman_backup, comparator_errors, next_values
-from s4q.theory.transfer_error import (
+from s4q.theory.transfer_errors import (
     phase_transfers,
     terr_realised,
     terr_runs,

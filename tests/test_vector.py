@@ -11,7 +11,7 @@ from gymnasium.wrappers import TimeLimit
 
 import s4q
 from s4q.collectors import GymCollector, VectorCollector
-from s4q.requests import Answer, Request
+from s4q.core.messages import Answer, Request
 from small_envs import Drift, MDPEnv, Waves
 from small_problems import cliff
 from test_gym_env import all_requests, drift_spec, equal

@@ -9,20 +9,20 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from s4q import checkpoint as checkpoints
-from s4q.callbacks import Callback
-from s4q.certificate import Certificate, certificate
-from s4q.checkpoint import Autosave, Checkpoint
-from s4q.checks import require_count
+from s4q.certificates.certifier import Certificate, certificate
 from s4q.collectors import GymCollector, VectorCollector
-from s4q.collectors.gym_checks import env_name
-from s4q.env_facts import horizon_of, is_vector, require_fit, reward_range_of, spaces_of
+from s4q.collectors.stepping.env_checks import env_name
+from s4q.collectors.stepping.env_facts import horizon_of, is_vector, require_fit, reward_range_of, spaces_of
+from s4q.core.messages import Evaluate, FeatureMap, Spec
+from s4q.core.validation import require_count
 from s4q.features import OneHot, default_features, registry
-from s4q.ledger import Run
-from s4q.presets import PresetName
-from s4q.requests import Evaluate, FeatureMap, Spec
-from s4q.run import run
-from s4q.s4q import S4Q
+from s4q.learners.presets import PresetName
+from s4q.learners.s4q import S4Q
+from s4q.running import checkpoint as checkpoints
+from s4q.running.accounting import Run
+from s4q.running.callbacks import Callback
+from s4q.running.checkpoint import Autosave, Checkpoint
+from s4q.running.loop import run
 
 _EVALUATION = 0  # request id: no run evaluates under it
 _Z = 1.959963984540054  # 95 % of a normal law lie within so many standard errors

@@ -4,12 +4,12 @@ from typing import Any, final
 
 from threadpoolctl import threadpool_limits
 
-from s4q.collectors.player import Player
-from s4q.collectors.scores import Scores
-from s4q.collectors.stepping import Stepping
-from s4q.collectors.tally import Tally
-from s4q.interruption import interruption_held_back
-from s4q.requests import Evaluate, Explore, FeatureMap, Learner, Shard
+from s4q.collectors.stepping.engine import Stepping
+from s4q.collectors.stepping.one_episode import Player
+from s4q.collectors.stepping.return_sums import Scores
+from s4q.collectors.stepping.sums import Tally
+from s4q.core.messages import Evaluate, Explore, FeatureMap, Learner, Shard
+from s4q.running.interruption import interruption_held_back
 
 _BUDGET = 2**40  # nobody knows how long a live system runs
 

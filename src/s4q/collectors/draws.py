@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.blocks import Array, IntArray
+from s4q.core.blocks import Array, IntArray
 
 _NUMPY_LIMIT = 10**9  # numpy's hypergeometric refuses larger populations
 _ONE_BY_ONE = 4  # so few draws are made one after the other

@@ -5,11 +5,11 @@ are features of a state, which PerAction turns into a feature map. `registry` wr
 """
 
 from s4q.features import registry
-from s4q.features.callable import Callable
 from s4q.features.checking import check_features
 from s4q.features.defaults import default_features
 from s4q.features.dense import Dense
 from s4q.features.fourier import Fourier
+from s4q.features.function_features import Callable
 from s4q.features.one_hot import OneHot
 from s4q.features.per_action import PerAction
 from s4q.features.random_fourier import RandomFourier

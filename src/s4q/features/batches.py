@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from s4q.blocks import Array, IntArray
+from s4q.core.blocks import Array, IntArray
 
 _ONE = np.ones(1)
 _FEW = 16  # numbers that are cheaper to compare one by one

@@ -6,12 +6,12 @@ from typing import Any, final
 
 import numpy as np
 
-from s4q.blocks import Array, Phi, States
-from s4q.checks import require_count, require_finite, require_shape
+from s4q.core.blocks import Array, Phi, States
+from s4q.core.messages import FeatureMap
+from s4q.core.spec import require_map
+from s4q.core.validation import require_count, require_finite, require_shape
 from s4q.features.batches import require_unit_norms
 from s4q.features.spaces import n_actions_of
-from s4q.requests import FeatureMap
-from s4q.spec import require_map
 
 BATCH_GAP = 1e-9  # rounding of another batch size, and no more
 SINGLES = 100  # observations that are also evaluated alone

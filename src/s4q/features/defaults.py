@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from s4q.core.messages import FeatureMap
 from s4q.features.fourier import Fourier
 from s4q.features.one_hot import OneHot
 from s4q.features.per_action import PerAction
 from s4q.features.ranges import AS_GOOD_AS_INFINITE
 from s4q.features.spaces import bounds_of, cure_of, gymnasium_spaces, n_actions_of, sizes_of
-from s4q.requests import FeatureMap
 
 MOST_PAIRS = 200_000  # (s, a): beyond, no learner sees every pair often enough
 MOST_DIMENSIONS = 4

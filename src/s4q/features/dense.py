@@ -7,8 +7,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array, IntArray, Phi, States
-from s4q.checks import finite_array, require_count, require_shape
+from s4q.core.blocks import Array, IntArray, Phi, States
+from s4q.core.validation import finite_array, require_count, require_shape
 from s4q.features.batches import for_every_state, require_unit_norms, whole_numbers
 
 CURE = "divide all features by a bound on their norm"

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from s4q.blocks import IntArray, Phi, States
-from s4q.checks import require_count
+from s4q.core.blocks import IntArray, Phi, States
+from s4q.core.validation import require_count
 from s4q.features.batches import ones, whole_numbers
 from s4q.features.spaces import sizes_of
 

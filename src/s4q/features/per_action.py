@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 
-from s4q.blocks import Array, IntArray, Phi, States
-from s4q.checks import require_count, require_shape
+from s4q.core.blocks import Array, IntArray, Phi, States
+from s4q.core.validation import require_count, require_shape
 from s4q.features.batches import for_every_action, for_every_state, require_unit_norms
 from s4q.features.naming import describe, is_custom
 

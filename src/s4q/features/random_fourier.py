@@ -7,8 +7,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array, States
-from s4q.checks import finite_array, require_count, require_positive
+from s4q.core.blocks import Array, States
+from s4q.core.validation import finite_array, require_count, require_positive
 from s4q.features.batches import products
 from s4q.features.ranges import Ranges, require_moderate
 

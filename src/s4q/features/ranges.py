@@ -7,8 +7,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array, States
-from s4q.checks import finite_array
+from s4q.core.blocks import Array, States
+from s4q.core.validation import finite_array
 from s4q.features.spaces import bounds_of
 
 MOST_FEATURES = 10_000  # of one block: its Gram matrix would take 800 MB a level

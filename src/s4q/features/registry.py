@@ -7,9 +7,9 @@ again when a file is loaded.
 from collections.abc import Callable as Function
 from typing import Any
 
-from s4q.features.callable import Callable
 from s4q.features.dense import Dense
 from s4q.features.fourier import Fourier
+from s4q.features.function_features import Callable
 from s4q.features.naming import describe
 from s4q.features.one_hot import OneHot
 from s4q.features.per_action import PerAction

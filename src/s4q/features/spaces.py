@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from s4q.blocks import Array, IntArray
+from s4q.core.blocks import Array, IntArray
 
 
 def gymnasium_spaces() -> Any:

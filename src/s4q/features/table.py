@@ -6,10 +6,10 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array, BoolArray, IntArray, Phi, States
-from s4q.checks import finite_array, require_count, require_finite, require_shape
-from s4q.least_squares import elliptical_norm_sq
-from s4q.requests import FeatureMap
+from s4q.core.blocks import Array, BoolArray, IntArray, Phi, States
+from s4q.core.least_squares import elliptical_norm_sq
+from s4q.core.messages import FeatureMap
+from s4q.core.validation import finite_array, require_count, require_finite, require_shape
 
 
 @final

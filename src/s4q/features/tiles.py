@@ -8,8 +8,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array, IntArray, States
-from s4q.checks import require_count
+from s4q.core.blocks import Array, IntArray, States
+from s4q.core.validation import require_count
 from s4q.features.ranges import Ranges, require_moderate
 
 

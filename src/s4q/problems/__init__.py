@@ -1,15 +1,15 @@
 """Problems with exact values: FiniteMDP, and one builder per known problem."""
 
-from s4q.problems.chain import chain
-from s4q.problems.combination_lock import combination_lock
-from s4q.problems.deep_sea import deep_sea
+from s4q.problems._chain import chain
+from s4q.problems._combination_lock import combination_lock
+from s4q.problems._deep_sea import deep_sea
+from s4q.problems._harmless_error import harmless_error
+from s4q.problems._low_rank import bellman_closed, low_rank
+from s4q.problems._padded_features import padded_features
+from s4q.problems._perturbed_low_rank import perturbed_low_rank
+from s4q.problems._river_swim import river_swim
 from s4q.problems.finite_mdp import Facts, FiniteMDP
 from s4q.problems.gymnasium_table import from_gymnasium
-from s4q.problems.harmless_error import harmless_error
-from s4q.problems.low_rank import bellman_closed, low_rank
-from s4q.problems.padded_features import padded_features
-from s4q.problems.perturbed_low_rank import perturbed_low_rank
-from s4q.problems.river_swim import river_swim
 
 __all__ = [
     "Facts",

@@ -7,15 +7,15 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array, BoolArray
-from s4q.checks import finite_array, require_count, require_probabilities, require_shape
+from s4q.core.blocks import Array, BoolArray
+from s4q.core.identity_cache import Memo
+from s4q.core.linear_q import LinearQ
+from s4q.core.messages import FeatureMap, Spec
+from s4q.core.policies import Mixture, Policy, UniformPolicy, require_policy
+from s4q.core.validation import finite_array, require_count, require_probabilities, require_shape
 from s4q.features import TableFeatures
-from s4q.linear_q import LinearQ
-from s4q.memo import Memo
-from s4q.policies import Mixture, Policy, UniformPolicy, require_policy
 from s4q.problems import planning
-from s4q.problems.needed_radius import needed_radius
-from s4q.requests import FeatureMap, Spec
+from s4q.problems.radius import needed_radius
 
 RewardNoise = Literal["bernoulli", "none"]
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array
-from s4q.checks import require_count
+from s4q.core.blocks import Array
+from s4q.core.validation import require_count
 from s4q.problems.finite_mdp import FiniteMDP
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from s4q.blocks import Array, BoolArray
+from s4q.core.blocks import Array, BoolArray
 
 
 def optimal_values(transitions: Array, rewards: Array) -> Array:

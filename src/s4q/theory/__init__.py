@@ -1,8 +1,8 @@
 """The theory made computable: exact quantities of the paper on finite MDPs. No learner imports it."""
 
-from s4q.theory.audit import Audit, AuditRow, SeedAudit, SeedRow, audit, over_seeds
+from s4q.theory.auditing import Audit, AuditRow, SeedAudit, SeedRow, audit, over_seeds
 from s4q.theory.covariance import expected_covariances, expected_grams
-from s4q.theory.effective_dim import EffectiveDim, cap, effective_dim, effective_dims, realised_gain
+from s4q.theory.information_gain import EffectiveDim, cap, effective_dim, effective_dims, realised_gain
 from s4q.theory.s3q_audit import audited_s3q
 from s4q.theory.structure import (
     Structure,
@@ -12,14 +12,14 @@ from s4q.theory.structure import (
     check_structure,
     comparator_errors,
 )
-from s4q.theory.theorem2 import Theorem2, theorem2
+from s4q.theory.s3q_theorem import Theorem2, theorem2
 from s4q.theory.transfer_bracket import (
     TransferBracket,
     TransferWitness,
     transfer_error_definition1,
     transfer_error_definition2,
 )
-from s4q.theory.transfer_error import (
+from s4q.theory.transfer_errors import (
     PhaseTransfer,
     phase_transfers,
     terr_realised,

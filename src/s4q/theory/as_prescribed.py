@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from s4q.blocks import Array
-from s4q.fit_record import FitRecord
+from s4q.core.blocks import Array
+from s4q.learners.fit_record import FitRecord
 from s4q.theory.evidence import Evidence, PhaseEvidence
 from s4q.theory.lemmas import Claim, claim
 from s4q.theory.parts import Part

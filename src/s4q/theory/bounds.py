@@ -12,15 +12,15 @@ from typing import final
 import numpy as np
 from scipy.linalg import block_diag
 
-from s4q.blocks import Array, Phi
-from s4q.checks import require_failure_probability
-from s4q.factors import whitener
-from s4q.least_squares import elliptical_norm_sq
-from s4q.presets import Constants
-from s4q.spec import Spec
-from s4q.theory.effective_dim import cap
+from s4q.core.blocks import Array, Phi
+from s4q.core.factors import whitener
+from s4q.core.least_squares import elliptical_norm_sq
+from s4q.core.spec import Spec
+from s4q.core.validation import require_failure_probability
+from s4q.learners.presets import Constants
+from s4q.learners.widths import Theory
+from s4q.theory.information_gain import cap
 from s4q.theory.prescribed import Prescribed, excess_risk_radius, noise_radius
-from s4q.widths import Theory
 
 
 @final

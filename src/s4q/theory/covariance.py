@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from s4q.blocks import Array
-from s4q.least_squares import gram_of
-from s4q.main_loop import PhaseRecord, Record
-from s4q.policies import Mixture, Policy
+from s4q.core.blocks import Array
+from s4q.core.least_squares import gram_of
+from s4q.core.policies import Mixture, Policy
+from s4q.learners.main_loop import PhaseRecord, Record
 from s4q.problems import FiniteMDP, planning
 
 
 def expected_grams(mdp: FiniteMDP, controller: Policy | Mixture) -> Array:
     """G_pi,h = E_pi[phi phi^T] of every level, (H, n_blocks, k, k).
 
-    >>> from s4q.policies import UniformPolicy
+    >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import chain
     >>> expected_grams(chain(3, 2), UniformPolicy(2))[0].ravel().tolist()  # one-hot pairs: their probabilities
     [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]

@@ -5,7 +5,7 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array
+from s4q.core.blocks import Array
 
 RARE = 1e-4  # the chance that an honest run fails a row of sampling, jointly over its phases, levels and entries
 

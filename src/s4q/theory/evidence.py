@@ -10,18 +10,18 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from s4q.blocks import Array, BoolArray
-from s4q.fit_record import FitRecord
-from s4q.ledger import Run
-from s4q.linear_q import LinearQ
-from s4q.main_loop import PhaseRecord, Record
-from s4q.presets import Constants
+from s4q.core.blocks import Array, BoolArray
+from s4q.core.linear_q import LinearQ
+from s4q.learners.fit_record import FitRecord
+from s4q.learners.main_loop import PhaseRecord, Record
+from s4q.learners.presets import Constants
 from s4q.problems import FiniteMDP, planning
+from s4q.running.accounting import Run
 from s4q.theory.bounds import expected_sum, uncertainty
 from s4q.theory.covariance import grams_of_occupancies, optimal_occupancies, phases_of
-from s4q.theory.effective_dim import EffectiveDim, effective_dims, realised_gain
+from s4q.theory.information_gain import EffectiveDim, effective_dims, realised_gain
 from s4q.theory.lemmas import trace_ratio
-from s4q.theory.population_fit import population_fit
+from s4q.theory.population_fits import population_fit
 from s4q.theory.prescribed import Prescribed
 from s4q.theory.structure import bellman_errors, errors_of_fits, next_values
 

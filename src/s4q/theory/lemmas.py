@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array
-from s4q.least_squares import Moments, StreamingLeastSquares, constrained_fit
+from s4q.core.blocks import Array
+from s4q.core.least_squares import Moments, StreamingLeastSquares, constrained_fit
 from s4q.problems import FiniteMDP, planning
 from s4q.theory.bounds import expected_sum
 

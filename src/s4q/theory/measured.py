@@ -9,9 +9,9 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from s4q.blocks import Array, IntArray
-from s4q.fit_record import FitRecord
-from s4q.least_squares import gram_of
+from s4q.core.blocks import Array, IntArray
+from s4q.core.least_squares import gram_of
+from s4q.learners.fit_record import FitRecord
 from s4q.problems import FiniteMDP
 from s4q.theory.deviations import RARE, bernstein, freedman, freedman_about, phase_share
 from s4q.theory.evidence import Evidence, PhaseEvidence

@@ -10,9 +10,9 @@ from typing import final
 
 import numpy as np
 
-from s4q.blocks import Array
-from s4q.presets import Constants
-from s4q.spec import Spec
+from s4q.core.blocks import Array
+from s4q.core.spec import Spec
+from s4q.learners.presets import Constants
 
 _RIDGE = {"paper": 4 / log(36 / 35), "tight": 2 / (4 / 3 * log(4 / 3) - 1 / 3)}  # lambda over its logarithm
 _TRIGGER = {"paper": 64 + 56 / 3, "tight": 16.2}  # L over its logarithm

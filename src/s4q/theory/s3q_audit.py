@@ -10,30 +10,30 @@ from typing import Any, final
 
 import numpy as np
 
-from s4q.blocks import Array
-from s4q.checks import require_count
 from s4q.collectors import CountCollector
-from s4q.fit_record import FitRecord, add_answer
-from s4q.ledger import Run
-from s4q.linear_q import LinearQ
-from s4q.policies import UniformPolicy
+from s4q.core.blocks import Array
+from s4q.core.linear_q import LinearQ
+from s4q.core.messages import Regress, Request, Shard
+from s4q.core.policies import UniformPolicy
+from s4q.core.validation import require_count
+from s4q.learners.fit_record import FitRecord, add_answer
+from s4q.learners.s3q import S3Q
 from s4q.problems import FiniteMDP
-from s4q.requests import Regress, Request, Shard
-from s4q.run import run
-from s4q.s3q import S3Q
+from s4q.running.accounting import Run
+from s4q.running.loop import run
 from s4q.theory import lemmas
 from s4q.theory.as_prescribed import refit_error
 from s4q.theory.assumptions import EXACT
-from s4q.theory.audit import Audit, row_of
+from s4q.theory.auditing import Audit, row_of
 from s4q.theory.bounds import theorem2_floats, theorem2_work
 from s4q.theory.evidence import lowest_value
 from s4q.theory.lemmas import claim
 from s4q.theory.measured import Targets, gram_deviation
 from s4q.theory.parts import Part
-from s4q.theory.population_fit import population_fit
+from s4q.theory.population_fits import population_fit
 from s4q.theory.rows import Row
 from s4q.theory.structure import bellman_backup, comparator_errors, next_values
-from s4q.theory.theorem2 import Theorem2, theorem2
+from s4q.theory.s3q_theorem import Theorem2, theorem2
 
 RIDGE = 1.0  # Algorithm 1, unless the user says otherwise
 

@@ -6,14 +6,14 @@ from math import log
 
 import numpy as np
 
-from s4q.blocks import Array, BoolArray, dense
+from s4q.core.blocks import Array, BoolArray, dense
 from s4q.theory import bounds, lemmas
 from s4q.theory.as_prescribed import SAME
-from s4q.theory.effective_dim import cap
 from s4q.theory.evidence import Evidence, PhaseEvidence
+from s4q.theory.information_gain import cap
 from s4q.theory.lemmas import Claim, between, claim
 from s4q.theory.parts import Part
-from s4q.theory.population_fit import population_fit
+from s4q.theory.population_fits import population_fit
 
 
 def regret(e: Evidence) -> list[Part]:

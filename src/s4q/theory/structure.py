@@ -9,14 +9,14 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array, IntArray
-from s4q.checks import finite_array, require_count, require_shape
-from s4q.linear_q import LinearQ
-from s4q.policies import Mixture, Policy
+from s4q.core.blocks import Array, IntArray
+from s4q.core.linear_q import LinearQ
+from s4q.core.policies import Mixture, Policy
+from s4q.core.validation import finite_array, require_count, require_shape
 from s4q.problems import FiniteMDP
-from s4q.problems.needed_radius import feature_classes
-from s4q.theory.linear_errors import LevelErrors, linear_errors, next_bound
-from s4q.theory.population_fit import population_fit
+from s4q.problems.radius import feature_classes
+from s4q.theory.level_errors import LevelErrors, linear_errors, next_bound
+from s4q.theory.population_fits import population_fit
 
 
 def bellman_backup(mdp: FiniteMDP, h: int, v_next: ArrayLike) -> Array:
@@ -47,7 +47,7 @@ def best_on_policy_fit(
     excludes all free minimisers, the minimiser in it is unique and no tie is left. When it cuts through them, the tie
     is broken among those inside. Both are constrained least squares, solved by the secular equation.
 
-    >>> from s4q.policies import UniformPolicy
+    >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import chain
     >>> best_on_policy_fit(chain(2, 3), UniformPolicy(2), 1, [0.0, 1.0]).ravel().round(3).tolist()
     [0.005, 0.95, 0.0, 2.0]
@@ -72,7 +72,7 @@ def comparator_errors(
 
     radius: one number, one per level or (H, n_blocks); default `spec.radius`.
 
-    >>> from s4q.policies import UniformPolicy
+    >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import low_rank
     >>> mdp = low_rank()
     >>> bool(abs(comparator_errors(mdp, UniformPolicy(4), LinearQ(np.full((3, 1, 5), 0.3)))).max() < 1e-12)

@@ -12,13 +12,13 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.blocks import Array
-from s4q.checks import require_count
-from s4q.policies import Mixture, Policy
+from s4q.core.blocks import Array
+from s4q.core.policies import Mixture, Policy
+from s4q.core.validation import require_count
 from s4q.problems import FiniteMDP
-from s4q.theory.linear_errors import LevelErrors, linear_errors, next_bound
+from s4q.theory.level_errors import LevelErrors, linear_errors, next_bound
 from s4q.theory.structure import merged, radii
-from s4q.theory.transfer_error import upper_of_envelopes
+from s4q.theory.transfer_errors import upper_of_envelopes
 from s4q.theory.transfer_search import (
     Fits,
     LinearTargets,

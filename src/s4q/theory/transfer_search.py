@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from s4q.blocks import Array
+from s4q.core.blocks import Array
 from s4q.problems import FiniteMDP, planning
-from s4q.theory.linear_errors import linear_errors
-from s4q.theory.population_fit import PopulationFit, population_fit
+from s4q.theory.level_errors import linear_errors
+from s4q.theory.population_fits import PopulationFit, population_fit
 from s4q.theory.structure import bellman_backup, errors_of_fits, gradient_of_values
 
 _AFAR = 64  # points far from the present one that a search looks at

@@ -1,0 +1,305 @@
+"""Certificates: how far a policy can be from the best one, from what a run of S4Q has seen and nothing else.
+
+In each phase p the main loop plays one policy from fresh start states, and so do the evaluations of that policy, where
+a run spends a share of its episodes on them. Two bounds come out of their sums:
+
+    V*        <=  mean of Q^(p) at the start states + deviation        as Q^(p) lies above Q* (optimism)
+    V^policy  >=  mean return - deviation
+
+They hold for all phases, and at every episode of each, jointly with probability 1 - delta. So the smallest upper bound
+and the policy with the largest lower bound may be picked afterwards, and a run may stop when their difference is small.
+delta in quarters: the fits of all phases and their covariances (the two that optimism needs; see `presets`), the start
+states, the returns; each of the last two with a share 1/(p (p + 1)) for phase p. Evaluations cost no delta of their
+own: in the order in which they were played, main loop and evaluations of a phase are one sequence with one mean.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Protocol, final
+
+import numpy as np
+
+from s4q.certificates.confidence_sequences import mean_at_least, mean_at_least_by_variance, mean_at_most
+from s4q.core.codec import Reader, State
+from s4q.core.linear_q import LinearQ
+from s4q.core.messages import Returns
+from s4q.core.spec import Spec
+from s4q.learners.explanation import broken_proof
+from s4q.learners.main_loop import PhaseRecord, Record
+from s4q.learners.presets import Constants
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Certificate:
+    """With probability 1 - delta, V* <= upper and the value of `policy` >= lower; in the user's units."""
+
+    upper: float  # on V*, the best expected return of an episode
+    lower: float  # on the expected return of an episode of `policy`
+    gap: float  # what the policy may fall short of V* at most; infinite when the bounds contradict each other
+    value_bound: float  # what the gap can be at most anyway
+    delta: float
+    phase: int  # whose policy is certified; 0 before the first episode
+    n_trajectories: int  # episodes of that policy, those of its main loop and its evaluations
+    policy: LinearQ | None  # None before the first episode
+    assumptions: tuple[str, ...] = ()  # what is taken on trust
+
+    @property
+    def vacuous(self) -> bool:
+        """Does it say nothing that was not known before the first episode?"""
+        return self.gap >= self.value_bound
+
+    @property
+    def contradictory(self) -> bool:
+        """Does the policy seem better than the best? Then an assumption is wrong, or the chance of delta came up."""
+        return self.gap == inf
+
+    def __str__(self) -> str:
+        return f"{self._claim()}\nassumed: {'; '.join(self.assumptions)}" if self.assumptions else self._claim()
+
+    def _claim(self) -> str:
+        if self.contradictory:
+            return (
+                f"contradictory: V* <= {self.upper:.6g}, yet the policy of phase {self.phase} is worth >= "
+                f"{self.lower:.6g}; the features are not exact or a declared bound is wrong (or, with probability "
+                f"{self.delta:g}, bad luck)"
+            )
+        if self.vacuous:
+            return (
+                f"vacuous: the gap is only known to be at most {self.gap:.6g}, and it cannot exceed "
+                f"{self.value_bound:.6g} anyway; play more episodes or declare a smaller value_bound"
+            )
+        return (
+            f"with probability {1 - self.delta:g}: V* <= {self.upper:.6g}, the policy of phase {self.phase} is worth "
+            f">= {self.lower:.6g} (from {self.n_trajectories:,} episodes), so it is within {self.gap:.6g} of the best"
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one phase says, in rewards shifted to start at 0."""
+
+    upper: float  # on V*
+    lower: float  # on the value of the phase's policy
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Certified:
+    """What finished phases have shown, for going on later."""
+
+    upper: float  # the smallest bound on V*, in shifted rewards
+    phase: PhaseRecord | None  # the one with the best lower bound
+    evaluated: Returns | None = None  # of its policy
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {"upper": self.upper, "phase": self.phase, "evaluated": self.evaluated}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Certified":
+        """From a checkpoint."""
+        return cls(
+            upper=reader.number("upper"),
+            phase=reader.one("phase", PhaseRecord) if reader.has("phase") else None,
+            evaluated=reader.one("evaluated", Returns) if reader.has("evaluated") else None,
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class _Best:
+    """The phase with the best lower bound."""
+
+    lower: float
+    phase: PhaseRecord
+    evaluated: Returns | None
+
+
+class Phased(Protocol):
+    """What a certificate reads of an S4Q."""
+
+    @property
+    def constants(self) -> Constants: ...
+    @property
+    def last_phase(self) -> PhaseRecord | None: ...
+    @property
+    def open_phase(self) -> PhaseRecord | None: ...
+
+
+def certificate(source: Record | Phased) -> Certificate:
+    """The certificate of a recorded run, or of a learner, which remembers its last two phases and no evaluations.
+
+    Refused when nothing proves that the learner's Q lies above Q*. Valid for any problem, finite or not, that is as
+    its Spec says.
+
+    >>> import s4q
+    >>> mdp = s4q.problems.river_swim(6, horizon=12)
+    >>> learner = s4q.S4Q(mdp, "realisable")
+    >>> run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), episodes=10**6, record=True)
+    >>> found = certificate(run.record)
+    >>> found.lower <= mdp.value(found.policy) <= mdp.v_star <= found.upper, found.gap < 0.2, found.vacuous
+    (True, True, False)
+    """
+    if not hasattr(source, "constants"):  # a Run, perhaps
+        kept = getattr(source, "record", None)
+        if kept is None:
+            raise ValueError(
+                "a certificate is made from an S4Q, or from a run that kept its phases: run(..., record=True); got "
+                f"{type(source).__name__}"
+            )
+        return certificate(kept)
+    certifier = Certifier(source.constants)
+    evaluations: Mapping[int, Returns] = {}
+    if isinstance(source, Record):
+        finished, running, evaluations = source.phases, source.unfinished, source.evaluations
+    else:
+        last = source.last_phase
+        finished, running = () if last is None else (last,), source.open_phase
+    for phase in finished:
+        certifier.add(phase, evaluations.get(phase.phase))
+    return certifier.certificate(running, None if running is None else evaluations.get(running.phase))
+
+
+@final
+class Certifier:
+    """Takes finished phases one by one; remembers the smallest upper bound and the best policy, nothing else."""
+
+    def __init__(self, constants: Constants, before: "Certified | None" = None) -> None:
+        reason = refusal(constants)
+        if reason is not None:
+            raise ValueError(f"no certificate: {reason}")
+        self._constants = constants
+        self._upper = constants.spec.value_bound[0] if before is None else before.upper
+        self._best: _Best | None = None
+        if before is not None and before.phase is not None:
+            lower = bounds(constants, before.phase, before.evaluated).lower
+            self._best = _Best(lower, before.phase, before.evaluated)
+
+    @property
+    def certified(self) -> "Certified":
+        """What it remembers."""
+        best = self._best
+        return Certified(self._upper, None) if best is None else Certified(self._upper, best.phase, best.evaluated)
+
+    def add(self, phase: PhaseRecord, evaluated: Returns | None = None) -> None:
+        """Take a finished phase, and what the evaluations of its policy came to."""
+        self._upper, self._best = self._with(phase, evaluated)
+
+    def certificate(self, running: PhaseRecord | None = None, evaluated: Returns | None = None) -> Certificate:
+        """From all phases added and, as far as it has come, the running one with its evaluations."""
+        upper, best = (self._upper, self._best) if running is None else self._with(running, evaluated)
+        lower = 0.0 if best is None else best.lower
+        spec = self._constants.spec
+        return Certificate(
+            upper=_user_units(spec, upper),
+            lower=_user_units(spec, lower),
+            gap=upper - lower if lower <= upper else inf,
+            value_bound=spec.value_bound[0],
+            delta=self._constants.delta,
+            phase=0 if best is None else best.phase.phase,
+            n_trajectories=0 if best is None else _played(best.phase, best.evaluated).n_episodes,
+            policy=None if best is None else best.phase.q,
+            assumptions=assumptions(self._constants),
+        )
+
+    def _with(self, phase: PhaseRecord, evaluated: Returns | None) -> tuple[float, _Best | None]:
+        if phase.n_trajectories == 0 and evaluated is None:
+            return self._upper, self._best
+        found = bounds(self._constants, phase, evaluated)
+        newest_best = self._best is None or found.lower >= self._best.lower
+        return min(self._upper, found.upper), _Best(found.lower, phase, evaluated) if newest_best else self._best
+
+
+def bounds(constants: Constants, phase: PhaseRecord, evaluated: Returns | None = None) -> Bounds:
+    """The two bounds of one phase, in shifted rewards. evaluated: what more episodes of its policy came to.
+
+    Optimistic values lie in [0, v_0]: they are clipped there. A return may exceed v_0, which bounds expectations, so
+    it is only taken to lie in what the reward range allows.
+    """
+    played = _played(phase, evaluated)
+    n, delta = played.n_episodes, phase_delta(constants.delta, phase.phase)
+    most_value, most_return = constants.spec.value_bound[0], largest_return(constants.spec)
+    upper = 1.0 if played.start_value_sum is None else mean_at_most(played.start_value_sum / most_value, n, delta)
+    returns = played.return_sum / most_return
+    if played.return_sum_sq is None:
+        lower = mean_at_least(returns, n, delta)
+    else:
+        lower = mean_at_least_by_variance(returns, played.return_sum_sq / most_return**2, n, delta)
+    return Bounds(most_value * upper, most_return * lower)
+
+
+def _played(phase: PhaseRecord, evaluated: Returns | None) -> Returns:
+    """All episodes of the policy of a phase; the steps of its main loop are not known."""
+    main = Returns(phase.n_trajectories, phase.return_sum, phase.return_sum_sq, phase.start_value_sum, 0)
+    return main if evaluated is None else main + evaluated
+
+
+def phase_delta(delta: float, phase: int) -> float:
+    """Failure probability of one of the two deviations of a phase; over all phases they add up to a quarter of delta.
+
+    >>> round(sum(phase_delta(0.05, p) for p in range(1, 10**4)), 4)
+    0.0125
+    """
+    return delta / (4 * phase * (phase + 1))
+
+
+def largest_return(spec: Spec) -> float:
+    """What an episode can pay at most, in shifted rewards: the largest reward first, then that or an early end's 0.
+
+    >>> from s4q import problems
+    >>> largest_return(problems.chain().spec)  # though no policy gets more than 1 on average
+    10.0
+    """
+    later = max(spec.reward_max, 0.0) - spec.reward_min
+    most = spec.reward_max - spec.reward_min + (spec.horizon - 1) * later
+    return max(most, spec.value_bound[0])  # never 0, also where all rewards are the same
+
+
+def assumptions(constants: Constants) -> tuple[str, ...]:
+    """What a certificate takes on trust, in words.
+
+    >>> from s4q import problems
+    >>> from s4q.learners.presets import constants
+    >>> features, radius, value_bound, pooling = assumptions(constants(problems.chain().spec, "realisable"))
+    >>> features, value_bound
+    ('the features are exact (well_specified)', 'values stay within value_bound, 1 at the start (declared)')
+    """
+    spec = constants.spec
+    known = spec.radius_from
+    radii = constants.radius()
+    low, high = f"{radii.min():.4g}", f"{radii.max():.4g}"
+    radius = low if low == high else f"{low} to {high}"
+    how = {"computed": "computed from the tables", "declared": "declared", "default": "the default, an assumption"}
+    later = max(spec.reward_max, 0.0) - spec.reward_min
+    most = [spec.reward_max - spec.reward_min + (spec.horizon - 1 - h) * later for h in range(spec.horizon)]
+    implied = all(v >= m * (1 - 1e-12) for v, m in zip(spec.value_bound, most, strict=True))
+    where = "follows from the reward range" if implied else "declared"
+    return (
+        "the features are exact (well_specified)",
+        f"the true parameters lie within the radius {radius} ({how[known]})",
+        f"values stay within value_bound, {_user_units(spec, spec.value_bound[0]):.4g} at the start ({where})",
+        *(("every level behaves the same (stationary, pooled)",) if constants.pool else ()),
+    )
+
+
+def refusal(constants: Constants) -> str | None:
+    """Why no certificate can be given with these constants, and the cure; None when one can."""
+    if constants.preset == "practical":
+        return 'the preset "practical" proves nothing; use "realisable" (exact features) for a certified run'
+    broken = broken_proof(constants)
+    if broken is not None:
+        cure = "keep the preset's own constants and declare well_specified=True if the features are exact"
+        return f"the proof of optimism is void, since {broken}; {cure}"
+    if not constants.spec.well_specified:
+        return (
+            f'with "{constants.preset}" Q may lie below Q* by the transfer error, which is not known; declare '
+            "well_specified=True if the features are exact"
+        )
+    return None
+
+
+def _user_units(spec: Spec, value: float) -> float:
+    return float(spec.to_user_units(0, np.array(value)))

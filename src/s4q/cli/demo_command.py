@@ -1,0 +1,51 @@
+"""The demo: S4Q explores two problems for 10^8 episodes, in seconds."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import s4q
+from s4q.problems import FiniteMDP
+from s4q.running.curve import Point
+
+
+def demo(episodes: int, seed: int, console: Console) -> None:
+    """Run and print one table per problem."""
+    river_swim, low_rank = s4q.problems.river_swim(6, horizon=12), s4q.problems.low_rank()
+    for name, mdp in (("river_swim(6, horizon=12)", river_swim), ("low_rank()", low_rank)):
+        learner = s4q.S4Q(mdp, preset="realisable")
+        collector = s4q.collectors.CountCollector(mdp, seed=seed)
+        run = s4q.run(learner, collector, episodes, progress_bar=True)
+        console.print(regret_table(name, mdp, run))
+
+
+def regret_table(name: str, mdp: FiniteMDP, run: s4q.Run) -> Table:
+    """A row for the first phase that ended in each decade, and one for the end."""
+    facts = mdp.facts()
+    caption = f"V* = {facts.v_star:.4f}, a random policy gets {facts.v_uniform:.4f}; replay is charged in regret"
+    table = Table(title=f"S4Q (realisable) on {name}", caption=caption)
+    for header in ("episodes", "replay", "regret", "/ sqrt K", "gap", "phases", "bytes", "CPU s"):
+        table.add_column(header, justify="right")
+    for point in _one_a_decade(run.curve):
+        table.add_row(
+            f"{point.episodes:.2e}" if point.episodes >= 10**6 else f"{point.episodes:,}",
+            f"{point.replay_episodes / point.episodes:.0%}",
+            f"{point.regret:.3g}",
+            f"{(point.regret or 0.0) / point.episodes**0.5:.2f}",
+            f"{point.gap:.4f}",
+            f"{point.phases}",
+            f"{point.bytes:,}",
+            f"{point.cpu_seconds:.2f}",
+        )
+    return table
+
+
+def _one_a_decade(curve: tuple[Point, ...]) -> Iterator[Point]:
+    decade = -1
+    for point in curve:
+        here = int(np.log10(point.episodes))
+        if here > decade or point is curve[-1]:
+            decade = here
+            yield point

@@ -1,0 +1,263 @@
+"""BatchCollector: array simulators, all episodes of a shard at once."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, final
+
+import numpy as np
+
+from s4q.collectors import sharding as shards
+from s4q.collectors.batched.array_backends import Arrays, NumpyArrays
+from s4q.collectors.batched.feature_backends import FeatureLens, Lens, TableLens
+from s4q.collectors.batched.rollout import BatchedEnv, Group, LevelStep, Rollout
+from s4q.collectors.sharding import address, fixed_shards
+from s4q.core.blocks import Array, IntArray
+from s4q.core.least_squares import Moments
+from s4q.core.linear_q import LinearQ
+from s4q.core.messages import (
+    ROUNDING,
+    Evaluate,
+    Explore,
+    FeatureMap,
+    Regress,
+    Regression,
+    Request,
+    Returns,
+    Shard,
+    Spec,
+    Transitions,
+    Visits,
+)
+from s4q.core.validation import require_count
+from s4q.features import TableFeatures
+from s4q.problems import FiniteMDP
+
+BATCH_SIZE = 1024  # episodes; part of what a seed means, so changing it changes every result
+_FIRST_SHARD = 64  # of an Explore, whose shards double: few episodes are played beyond the crossing
+_BUFFER = 2**23  # numbers held for one shard of an Explore at most: 64 MB
+_MOST_CELLS = 2**24  # numbers in a table of features at most
+
+
+@final
+class BatchCollector:
+    """Answers requests with an array simulator: synchronous levels, matrix products, sums.
+
+    env: a BatchedEnv. features: of its states. Where the simulator has finitely many
+    states (`n_states`) greedy actions are tabulated once per policy and visits counted. A mixture is drawn as one
+    multinomial per shard: the first episodes play the first policy, and so on, which changes no sum's law. An Explore
+    ends with exactly the first crossing episode; what the batch played beyond it is left out. arrays: the array
+    module.
+
+    >>> from s4q import problems
+    >>> from s4q.collectors import FiniteBatch
+    >>> from s4q.core.messages import Mixture, UniformPolicy
+    >>> mdp = problems.chain()
+    >>> collector = BatchCollector(FiniteBatch(mdp), mdp.features, mdp.spec)
+    >>> request = Regress(0, 9, Mixture([UniformPolicy(2)], np.ones(1)), LinearQ(np.zeros((10, 20, 1))), n_episodes=5)
+    >>> collector.collect(request).moments.n
+    5
+    """
+
+    def __init__(
+        self,
+        env: BatchedEnv,
+        features: FeatureMap,
+        spec: Spec,
+        seed: int = 0,
+        *,
+        batch_size: int = BATCH_SIZE,
+        arrays: Arrays | None = None,
+    ) -> None:
+        _require_simulator(env)
+        if not isinstance(spec, Spec):
+            raise ValueError(f"spec must be a Spec (Spec.of makes one); got {type(spec).__name__}")
+        for name in ("n_actions", "n_blocks", "block_dim"):
+            mine, theirs = getattr(spec, name), getattr(features, name, None)
+            if mine != theirs:
+                raise ValueError(f"features and spec must be made for one problem, but {name} is {theirs} and {mine}")
+        require_count("seed", seed, "an address in SeedSequence", at_least=0)
+        require_count("batch_size", batch_size, "the number of episodes played side by side")
+        self.env, self.spec, self.seed = env, spec, seed
+        self._batch_size = batch_size
+        self._arrays = NumpyArrays() if arrays is None else arrays
+        self._lens = _lens(env, features, spec, self._arrays)
+        self._rollout = Rollout(env, self._lens, spec, self._arrays)
+
+    @property
+    def mdp(self) -> FiniteMDP | None:
+        """The FiniteMDP behind the simulator, if there is one: regret is then exact."""
+        mdp = getattr(self.env, "mdp", None)
+        return mdp if isinstance(mdp, FiniteMDP) else None
+
+    def shards(self, request: Request) -> Iterator[Shard]:
+        """Batches; for Explore they double from 64 on. A pure function of the request."""
+        if isinstance(request, Regress | Evaluate):
+            yield from fixed_shards(request, self._batch_size)
+            return
+        most = max(1, min(self._batch_size, _BUFFER // (self.spec.horizon * self.spec.block_dim)))
+        n, end = request.done, request.done + request.max_episodes
+        while n < end:
+            size = min(most, max(_FIRST_SHARD, n), end - n)
+            yield Shard(n, size)
+            n += size
+
+    def collect(self, request: Any) -> Any:
+        """The whole answer: shards played in order and added up."""
+        return shards.collect(self, request)
+
+    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
+        """The answer of one shard; `start` is an Explore's progress before it."""
+        if not isinstance(request, Regress | Explore | Evaluate):
+            raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(address(request), shard.index))
+        if isinstance(request, Regress):
+            return self._regress(request, shard, sequence)
+        if isinstance(request, Explore):
+            return self._explore(request, shard, sequence, request.start() if start is None else start)
+        return self._evaluate(request, shard, sequence)
+
+    def _regress(self, request: Regress, shard: Shard, sequence: np.random.SeedSequence) -> Regression:
+        for_mixture, for_env = sequence.spawn(2)
+        mixture, spec = request.mixture, self.spec
+        per_policy = np.random.default_rng(for_mixture).multinomial(shard.n_episodes, mixture.weights)
+        ends = np.cumsum(per_policy).tolist()
+        groups = [
+            Group(policy, end - n, end)
+            for policy, n, end in zip(mixture.policies, per_policy.tolist(), ends, strict=True)
+            if n
+        ]
+        last = spec.horizon if request.pool else request.level + 1
+        look_after = request.pool or last < spec.horizon
+        moments = Moments.zeros(spec.n_blocks, spec.block_dim)
+        n_steps = 0
+        first = 0 if request.pool else request.level
+        for step in self._rollout.steps(self._arrays.generator(for_env), groups, last, look_after, first):
+            n_steps += step.rows.shape[0]
+            if step.h >= first:
+                moments = moments + self._lens.moments(step.h, step.sample, self._targets(request, step))
+        return Regression(moments, per_policy, n_steps)
+
+    def _targets(self, request: Regress, step: LevelStep) -> Any:
+        """y = r + max_a' Qtar(s', a'), (m,)."""
+        spec, xp, after = self.spec, self._arrays.xp, request.level + 1
+        rewards = step.rewards - spec.reward_min
+        if step.after is None or after == spec.horizon:
+            values = xp.zeros_like(step.going, dtype=rewards.dtype)
+        else:
+            values = self._lens.best(after, request.value, step.after, min(step.h + 1, spec.horizon - 1)).values
+            if request.value.clip is not None:
+                values = xp.clip(values, *request.value.clip[after].tolist())
+        if step.going.shape[0] == step.rows.shape[0]:
+            return rewards + values
+        spread = xp.full(rewards.shape, spec.ended_value(request.level), dtype=rewards.dtype)
+        spread[step.going] = values
+        return rewards + spread
+
+    def _explore(self, request: Explore, shard: Shard, sequence: np.random.SeedSequence, start: Array) -> Visits:
+        spec, lens, to_numpy, n = self.spec, self._lens, self._arrays.to_numpy, shard.n_episodes
+        n_kept = max(0, request.done + request.keep - shard.index)
+        rng, groups = self._arrays.generator(sequence.spawn(2)[1]), [Group(request.policy, 0, n)]
+        added, returns = np.zeros((n, spec.horizon)), np.full(n, -spec.horizon * spec.reward_min)
+        rows: list[IntArray] = []
+        samples: list[Any] = []  # what was visited; all else of a level is let go before the next
+        kept: list[Transitions] = []
+        promised: Array | None = None
+        one_metric = _one_metric(request)
+        for step in self._rollout.steps(rng, groups, spec.horizon, look_after=n_kept > 0):
+            here = to_numpy(step.rows)
+            known = step.best.norms_sq if step.best is not None and one_metric else None
+            norms = lens.norms_sq(step.h, request.whitener, step.sample) if known is None else known
+            added[here, step.h] = to_numpy(norms)
+            returns[here] += to_numpy(step.rewards)
+            rows.append(here)
+            samples.append(step.sample)
+            if n_kept:
+                kept.append(self._transitions(step, int(np.searchsorted(here, n_kept))))
+            if step.h == 0 and step.best is not None and isinstance(request.policy, LinearQ):
+                promised = request.policy.clipped(0, to_numpy(step.best.values))
+        progress = np.cumsum(added.sum(axis=1, keepdims=True) if request.pool else added, axis=0)
+        cut = _first_crossing(request, shard, start + progress)
+        counts = [int(np.searchsorted(here, cut)) for here in rows]
+        grams = np.zeros((spec.horizon, *spec.gram_shape))
+        for h, (sample, count) in enumerate(zip(samples, counts, strict=True)):
+            grams[h] = lens.gram(h, lens.first(sample, count))
+        trimmed = [_first_steps(part, count) for part, count in zip(kept, counts, strict=False)]
+        return Visits(
+            grams=grams,
+            progress=progress[cut - 1],
+            n_episodes=cut,
+            return_sum=float(returns[:cut].sum()),
+            return_sum_sq=float(returns[:cut] @ returns[:cut]),
+            start_value_sum=None if promised is None else float(np.sum(promised[:cut])),
+            n_steps=sum(counts),
+            kept=Transitions.concatenate(trimmed) if trimmed else None,
+        )
+
+    def _evaluate(self, request: Evaluate, shard: Shard, sequence: np.random.SeedSequence) -> Returns:
+        spec, to_numpy, n = self.spec, self._arrays.to_numpy, shard.n_episodes
+        rng, groups = self._arrays.generator(sequence.spawn(2)[1]), [Group(request.policy, 0, n)]
+        # 0 a step after an early end is -reward_min a step in shifted units, as for the steps taken.
+        returns = np.full(n, -spec.horizon * spec.reward_min)
+        n_steps = 0
+        promised: float | None = None
+        for step in self._rollout.steps(rng, groups, spec.horizon, look_after=False, sample_from=spec.horizon):
+            returns[to_numpy(step.rows)] += to_numpy(step.rewards)
+            n_steps += step.rows.shape[0]
+            if step.h == 0 and step.best is not None and isinstance(request.policy, LinearQ):
+                promised = float(np.sum(request.policy.clipped(0, to_numpy(step.best.values))))
+        return Returns(n, float(returns.sum()), float(returns @ returns), promised, n_steps)
+
+    def _transitions(self, step: LevelStep, n: int) -> Transitions:
+        """The first n rows of a step, as features in numpy."""
+        spec, to_numpy = self.spec, self._arrays.to_numpy
+        vectors, blocks = self._lens.chosen(step.h, self._lens.first(step.sample, n))
+        after = np.zeros((n, spec.n_actions, spec.block_dim))
+        after_blocks = np.zeros((n, spec.n_actions), dtype=np.int64)
+        going = to_numpy(step.going)
+        going = going[: int(np.searchsorted(going, n))]
+        if len(going):
+            phi = self._lens.phi(min(step.h + 1, spec.horizon - 1), self._lens.part(step.after, slice(len(going))))
+            after[going], after_blocks[going] = phi.vectors, phi.blocks
+        rewards = to_numpy(step.rewards)[:n] - spec.reward_min
+        ended, once = to_numpy(step.ended)[:n], np.ones(n, dtype=np.int64)
+        return Transitions(np.full(n, step.h), vectors, blocks, rewards, after, after_blocks, ended, once)
+
+
+def _one_metric(request: Explore) -> bool:
+    """Does the policy's bonus measure features as the progress does? Its norms then need not be computed again."""
+    theirs, mine = request.policy.whitener if isinstance(request.policy, LinearQ) else None, request.whitener
+    if theirs is None:
+        return False
+    if mine.strides[0] == 0 and len(theirs) == 1:  # one for all levels, never written out
+        return bool(np.array_equal(theirs[0], mine[0]))
+    return len(theirs) == len(mine) and bool(np.array_equal(theirs, mine))
+
+
+def _first_steps(steps: Transitions, n: int) -> Transitions:
+    return Transitions(*(getattr(steps, field.name)[:n] for field in fields(steps)))
+
+
+def _first_crossing(request: Explore, shard: Shard, progress: Array) -> int:
+    """How many episodes count: up to the first one that crosses. progress (n, H) or (n, 1), after each episode."""
+    n = len(progress)
+    numbers = shard.index + np.arange(1, n + 1)
+    limits = request.threshold[0] + request.threshold[1] * np.log(numbers)
+    # `crossed` decides; the vectorised logarithm only says where to look.
+    for i in np.flatnonzero(progress.max(axis=1) >= limits * (1 - 1e-12) - 2 * ROUNDING):
+        if request.crossed(progress[i], int(numbers[i])):
+            return int(i) + 1
+    return n
+
+
+def _require_simulator(env: object) -> None:
+    for method in ("start", "step"):
+        if not callable(getattr(env, method, None)) or isinstance(env, type):
+            raise ValueError(f"env must be a BatchedEnv: start(n, rng), step(h, states, actions, rng); got {env!r}")
+
+
+def _lens(env: BatchedEnv, features: FeatureMap, spec: Spec, arrays: Arrays) -> Lens:
+    n_states = getattr(env, "n_states", None)
+    cells = spec.horizon * spec.n_actions * spec.block_dim * (n_states or 0)
+    if isinstance(n_states, int) and (isinstance(features, TableFeatures) or cells <= _MOST_CELLS):
+        return TableLens(TableFeatures.tabulated(features, spec.horizon, n_states), arrays)
+    return FeatureLens(features, spec, arrays)

@@ -1,0 +1,272 @@
+"""Lenses: what the batch engine sees of states. Features of any kind, or rows of a table where states are few.
+
+A sight is what a lens keeps of a batch of states at one level; a sample is a sight with the actions taken.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from s4q.collectors.batched.array_backends import Arrays
+from s4q.core.blocks import Array, IntArray, Phi
+from s4q.core.identity_cache import Memo
+from s4q.core.least_squares import Moments, gram_of
+from s4q.core.linear_q import LinearQ
+from s4q.core.messages import FeatureMap, Spec
+from s4q.core.optimism import QLevel, best_actions, is_lower, norms_sq, optimistic
+from s4q.core.policies import Policy
+from s4q.features import TableFeatures
+from s4q.features.batches import UNIT
+
+_ROWS, _CHUNK = 512, 2**15  # rows, or numbers, whitened at a time: features and product stay in the cache
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Best:
+    """The greedy choice in each of n states."""
+
+    actions: Any  # (n,)
+    values: Any  # (n,): optimistic, unclipped
+    norms_sq: Any | None = None  # (n,): in the metric of the bonus, where they came up; None: they did not
+
+
+class Lens(Protocol):
+    """See the module's first lines. Arrays are those of the engine's module; moments and Grams are numpy's."""
+
+    def sight(self, h: int, states: Any) -> Any: ...
+    def part(self, sight: Any, rows: slice) -> Any: ...
+    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> Best:
+        """What level h of q does on features of a level."""
+        ...
+
+    def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
+        """(n, n_actions), of any other policy, in numpy."""
+        ...
+
+    def sample(self, sight: Any, actions: Any) -> Any: ...
+    def first(self, sample: Any, n: int) -> Any: ...
+    def norms_sq(self, h: int, whitener: Array, sample: Any) -> Any: ...
+    def gram(self, h: int, sample: Any) -> Array: ...
+    def moments(self, h: int, sample: Any, targets: Any) -> Moments: ...
+    def chosen(self, h: int, sample: Any) -> tuple[Array, IntArray]:
+        """Vectors (n, k) and blocks (n,) of a sample, in numpy."""
+        ...
+
+    def phi(self, h: int, sight: Any) -> Phi:
+        """Features of a sight for every action, in numpy."""
+        ...
+
+
+@final
+class FeatureLens:
+    """Any feature map: a sight is (vectors, blocks), a sample is those of the actions taken."""
+
+    def __init__(self, features: FeatureMap, spec: Spec, arrays: Arrays) -> None:
+        self._features, self._spec, self._arrays = features, spec, arrays
+        self._checked = bool(getattr(features, "checked", False))  # a second look would cost a tenth of the work
+        self._levels: Memo[LinearQ, list[QLevel | None]] = Memo(lambda q: [None] * q.horizon, size=256)
+        self._whiteners: Memo[Array, tuple[Any, bool]] = Memo(self._whitener, size=2)
+
+    def sight(self, h: int, states: Any) -> tuple[Any, Any]:
+        xp, spec = self._arrays.xp, self._spec
+        phi = self._features(h, states)
+        vectors, blocks = phi.vectors, phi.blocks
+        shape = (states.shape[0], spec.n_actions, spec.block_dim)
+        if vectors.shape != shape or blocks.shape != shape[:2]:
+            raise ValueError(
+                f"features at level {h} must have shapes (n, n_actions, block_dim) = {shape} and {shape[:2]}; got "
+                f"{vectors.shape} and {blocks.shape}"
+            )
+        if self._checked:
+            return vectors, blocks
+        norms = xp.vecdot(vectors, vectors)
+        if not bool(xp.max(norms) <= UNIT**2):  # NaN fails here too
+            row = int(np.argwhere(~(self._arrays.to_numpy(norms) <= UNIT**2))[0, 0])
+            worst = float(self._arrays.to_numpy(norms)[row].max()) ** 0.5
+            raise ValueError(
+                f"features must have norm at most 1, but at level {h}, state {states[row]!r} the norm is {worst:.6g}; "
+                "divide all features by a bound on their norm"
+            )
+        return vectors, blocks
+
+    def part(self, sight: Any, rows: slice) -> tuple[Any, Any]:
+        return sight[0][rows], sight[1][rows]
+
+    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> Best:
+        del seen_at
+        xp, (vectors, blocks) = self._arrays.xp, sight
+        n, n_actions, k = vectors.shape
+        size = -(-n // max(1, n * n_actions // max(_ROWS, _CHUNK // k)))  # equal pieces, none smaller than that
+        level = self._level(q, h)
+        values, norms = [], []
+        for i in range(0, n, size):
+            here = vectors[i : i + size], blocks[i : i + size]
+            norm_sq = None if level.whitener is None else norms_sq(xp, level.whitener, *here, level.lower)
+            values.append(optimistic(xp, level, *here, norm_sq))
+            norms.append(norm_sq)
+        every = xp.concat(values, axis=0)
+        actions, best = best_actions(xp, every)
+        norms_of_all = None if level.whitener is None else xp.concat(norms, axis=0)
+        return Best(actions, best, _picked(xp, norms_of_all, xp.arange(n) * n_actions + actions))
+
+    def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
+        return np.asarray(policy.probabilities(h, self._arrays.to_numpy(states), self.phi(h, sight)))
+
+    def sample(self, sight: Any, actions: Any) -> tuple[Any, Any]:
+        xp, (vectors, blocks) = self._arrays.xp, sight
+        n, n_actions, k = vectors.shape
+        rows = xp.arange(n) * n_actions + actions
+        taken = xp.take(xp.reshape(blocks, (-1,)), rows, axis=0)
+        if getattr(vectors, "strides", (1, 1))[1] == 0:  # one vector for all actions, never written out
+            return vectors[:, 0], taken
+        return xp.take(xp.reshape(vectors, (-1, k)), rows, axis=0), taken
+
+    def first(self, sample: Any, n: int) -> tuple[Any, Any]:
+        return sample[0][:n], sample[1][:n]
+
+    def norms_sq(self, h: int, whitener: Array, sample: Any) -> Any:
+        white, lower = self._whiteners(whitener)
+        return norms_sq(self._arrays.xp, white[h], sample[0][:, None, :], sample[1][:, None], lower)[:, 0]
+
+    def gram(self, h: int, sample: Any) -> Array:
+        del h
+        spec, xp = self._spec, self._arrays.xp
+        if spec.block_dim == 1:
+            squares = self._arrays.bincount(sample[1], spec.n_blocks, sample[0][:, 0] ** 2)
+            return np.asarray(self._arrays.to_numpy(squares))[:, None, None]
+        grams = np.zeros(spec.gram_shape)
+        for block, vectors, _ in self._by_block(sample, None):
+            product = xp.matmul(vectors.T, vectors)
+            grams[block] = self._arrays.to_numpy((product + product.T) / 2)
+        return grams
+
+    def moments(self, h: int, sample: Any, targets: Any) -> Moments:
+        spec, to_numpy = self._spec, self._arrays.to_numpy
+        moment = np.zeros((2, spec.n_blocks, spec.block_dim))
+        if spec.block_dim == 1:
+            for i, y in enumerate((targets, targets**2)):
+                sums = self._arrays.bincount(sample[1], spec.n_blocks, sample[0][:, 0] * y)
+                moment[i, :, 0] = to_numpy(sums)
+        else:
+            for block, vectors, y in self._by_block(sample, targets):
+                moment[0, block], moment[1, block] = to_numpy(vectors.T @ y), to_numpy(vectors.T @ y**2)
+        total = float(self._arrays.xp.sum(targets**2))
+        return Moments(self.gram(h, sample), moment[0], moment[1], total, int(targets.shape[0]))
+
+    def _by_block(self, sample: Any, targets: Any | None) -> Any:
+        """(block, vectors, targets) of each block that occurs."""
+        xp, (vectors, blocks) = self._arrays.xp, sample
+        if self._spec.n_blocks == 1:
+            yield 0, vectors, targets
+            return
+        for block in xp.unique_values(blocks).tolist():
+            rows = xp.nonzero(blocks == block)[0]
+            yield block, xp.take(vectors, rows, axis=0), None if targets is None else xp.take(targets, rows, axis=0)
+
+    def chosen(self, h: int, sample: Any) -> tuple[Array, IntArray]:
+        del h
+        return self._arrays.to_numpy(sample[0]), self._arrays.to_numpy(sample[1])
+
+    def phi(self, h: int, sight: Any) -> Phi:
+        del h
+        return Phi(self._arrays.to_numpy(sight[0]), self._arrays.to_numpy(sight[1]))
+
+    def _whitener(self, host: Array) -> tuple[Any, bool]:
+        """That of an Explore, and whether it is lower triangular."""
+        array = self._arrays.from_numpy(host)
+        shared = getattr(array, "strides", (1,))[0] == 0  # one for all levels, never written out
+        return array, is_lower(array[:1] if shared else array)
+
+    def _level(self, q: LinearQ, h: int) -> QLevel:
+        """The parameters of a level as arrays of the engine's module, made once."""
+        levels = self._levels(q)
+        known = levels[h]
+        if known is None:
+            host = q.level(h)
+            put = self._arrays.from_numpy
+            parts = (host.theta, host.whitener, host.width, host.second)
+            theta, white, width, second = (None if part is None else put(part) for part in parts)
+            known = QLevel(theta, white, width, second, host.scale, lower=is_lower(white))
+            levels[h] = known
+        return known
+
+
+@final
+class TableLens:
+    """Finitely many states: a sight is the states, a sample the pairs. Greedy actions are tabulated once per policy."""
+
+    def __init__(self, table: TableFeatures, arrays: Arrays) -> None:
+        self._table, self._arrays = table, arrays
+        self._n_actions, self._stationary = table.n_actions, table.stationary
+        self._best: Memo[LinearQ, dict[tuple[int, int], tuple[Any, Any]]] = Memo(lambda _: {}, size=256)
+        self._norms: Memo[Array, Any] = Memo(self._norms_of, size=2)
+
+    def sight(self, h: int, states: Any) -> Any:
+        del h
+        return states
+
+    def part(self, sight: Any, rows: slice) -> Any:
+        return sight[rows]
+
+    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> Best:
+        levels, key = self._best(q), (h, 0 if self._stationary else seen_at)
+        if key not in levels:
+            table, put = q.optimistic(h, self._table.level(seen_at)), self._arrays.from_numpy
+            actions, values = best_actions(np, table)
+            levels[key] = put(actions), put(values)
+        actions, values = levels[key]
+        take = self._arrays.xp.take
+        return Best(take(actions, sight, axis=0), take(values, sight, axis=0))
+
+    def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
+        del states
+        everywhere = policy.probabilities(h, np.arange(self._table.vectors.shape[1]), self._table.level(h))
+        return np.asarray(np.take(np.asarray(everywhere), self._arrays.to_numpy(sight), axis=0))
+
+    def sample(self, sight: Any, actions: Any) -> Any:
+        return sight * self._n_actions + actions
+
+    def first(self, sample: Any, n: int) -> Any:
+        return sample[:n]
+
+    def norms_sq(self, h: int, whitener: Array, sample: Any) -> Any:
+        return self._arrays.xp.take(self._norms(whitener)[h], sample, axis=0)
+
+    def gram(self, h: int, sample: Any) -> Array:
+        vectors, blocks = self._pairs(h)
+        counts = self._arrays.to_numpy(self._arrays.bincount(sample, len(blocks)))
+        return gram_of(vectors, blocks, self._table.n_blocks, counts)
+
+    def moments(self, h: int, sample: Any, targets: Any) -> Moments:
+        vectors, blocks = self._pairs(h)
+        sums = [self._arrays.bincount(sample, len(blocks), weights) for weights in (None, targets, targets**2)]
+        counts, ys, squares = (self._arrays.to_numpy(one) for one in sums)
+        # A pair seen c times with targets of sum y is one row of weight c and one of target y: sums of sums.
+        first = Moments.of(vectors, blocks, ys, self._table.n_blocks).moment
+        second = Moments.of(vectors, blocks, squares, self._table.n_blocks).moment
+        gram = gram_of(vectors, blocks, self._table.n_blocks, counts)
+        return Moments(gram, first, second, float(squares.sum()), int(targets.shape[0]))
+
+    def chosen(self, h: int, sample: Any) -> tuple[Array, IntArray]:
+        vectors, blocks = self._pairs(h)
+        pairs = self._arrays.to_numpy(sample)
+        return vectors[pairs], blocks[pairs]
+
+    def phi(self, h: int, sight: Any) -> Phi:
+        return self._table(h, self._arrays.to_numpy(sight))
+
+    def _pairs(self, h: int) -> tuple[Array, IntArray]:
+        """Vectors (S * A, k) and blocks (S * A,) of all pairs."""
+        table = self._table
+        return table.vectors[h].reshape(-1, table.block_dim), table.blocks[h].reshape(-1)
+
+    def _norms_of(self, whitener: Array) -> Sequence[Any]:
+        return [self._arrays.from_numpy(level.ravel()) for level in self._table.norms_sq(whitener)]
+
+
+def _picked(xp: Any, values: Any | None, rows: Any) -> Any | None:
+    """One entry of each row of values (n, n_actions)."""
+    return None if values is None else xp.take(xp.reshape(values, (-1,)), rows, axis=0)

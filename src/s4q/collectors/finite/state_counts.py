@@ -1,0 +1,159 @@
+"""Flows: how many episodes go through each (level, state, action, outcome), without playing any of them."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from s4q.collectors.draws import Outcomes, choose
+from s4q.core.blocks import Array, IntArray
+from s4q.core.messages import Transitions
+from s4q.problems import FiniteMDP
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Flow:
+    """Counts of a number of episodes; `+` and `-` add and take away episodes."""
+
+    n_episodes: int
+    starts: IntArray  # (S,)
+    taken: IntArray  # (H, S, A)
+    outcomes: IntArray  # (H, S, A, O)
+
+    def __add__(self, other: "Flow") -> "Flow":
+        return Flow(
+            self.n_episodes + other.n_episodes,
+            self.starts + other.starts,
+            self.taken + other.taken,
+            self.outcomes + other.outcomes,
+        )
+
+    def __sub__(self, other: "Flow") -> "Flow":
+        return Flow(
+            self.n_episodes - other.n_episodes,
+            self.starts - other.starts,
+            self.taken - other.taken,
+            self.outcomes - other.outcomes,
+        )
+
+
+@final
+class FlowModel:
+    """The laws of a FiniteMDP as outcome tables. An outcome of (h, s, a) is a next state and a reward."""
+
+    def __init__(self, mdp: FiniteMDP) -> None:
+        self.mdp = mdp
+        horizon, n_states, n_actions = mdp.rewards.shape
+        self.n_pairs = n_states * n_actions
+        repeats = mdp.transitions.strides[0] == 0 and mdp.rewards.strides[0] == 0
+        repeats &= mdp.arrival_rewards is None or mdp.arrival_rewards.strides[0] == 0
+        self._table_of_level = [0] * horizon if repeats else list(range(horizon))
+        levels = sorted(set(self._table_of_level))
+        moves = np.concatenate([mdp.transitions[h].reshape(self.n_pairs, n_states) for h in levels])
+        paid, unpaid, chance = self._rewards(levels)
+        self.moves = Outcomes.of(moves)
+        self.outcomes = Outcomes.of(np.concatenate([moves * chance[:, None], moves * (1 - chance)[:, None]], axis=1))
+        self.n_outcomes = self.outcomes.index.shape[1]
+        self.next_state = self.outcomes.index % n_states  # (rows, O)
+        self.reward = np.where(self.outcomes.index < n_states, paid[:, None], unpaid[:, None])  # shifted
+        if mdp.arrival_rewards is not None:
+            arrivals = np.concatenate([mdp.arrival_rewards[h].reshape(self.n_pairs, n_states) for h in levels])
+            self.reward = np.take_along_axis(arrivals, self.next_state, axis=1) - mdp.spec.reward_min
+        self._start = Outcomes.of(mdp.start[None])
+
+    def row(self, h: int, pairs: IntArray) -> IntArray:
+        """Rows of the tables for pairs s * A + a at level h."""
+        return np.asarray(pairs + self._table_of_level[h] * self.n_pairs)
+
+    def starts(self, rng: np.random.Generator, n: IntArray) -> IntArray:
+        """Start states (len(n), S) of n (len(n),) episodes."""
+        counts = self._start.draw(rng, np.zeros(len(n), dtype=np.int64), n)
+        states = np.zeros((len(n), self.mdp.n_states), dtype=np.int64)
+        states[:, self._start.index[0]] = counts
+        return states
+
+    def draw(self, rng: np.random.Generator, policy: Array, n: int) -> Flow:
+        """The flow of n episodes of a policy (H, S, A)."""
+        horizon, n_states, n_actions = policy.shape
+        acts = Outcomes.of(policy.reshape(-1, n_actions))
+        starts = self.starts(rng, np.array([n]))[0]
+        taken = np.zeros((horizon, self.n_pairs), dtype=np.int64)
+        outcomes = np.zeros((horizon, self.n_pairs, self.n_outcomes), dtype=np.int64)
+        inflow = starts
+        for h in range(horizon):
+            here = np.flatnonzero(inflow)
+            counts = acts.draw(rng, h * n_states + here, inflow[here])
+            np.add.at(taken[h], here[:, None] * n_actions + acts.index[h * n_states + here], counts)
+            pairs = np.flatnonzero(taken[h])
+            outcomes[h, pairs] = self.outcomes.draw(rng, self.row(h, pairs), taken[h, pairs])
+            inflow = self._inflow(h, pairs, outcomes[h, pairs])
+        shape = (horizon, n_states, n_actions)
+        return Flow(n, starts, taken.reshape(shape), outcomes.reshape(*shape, self.n_outcomes))
+
+    def split(self, rng: np.random.Generator, flow: Flow, first: int) -> tuple[Flow, Flow]:
+        """The flow of the first `first` episodes, and that of the rest.
+
+        Given how many episodes are at (h, s), their outgoing draws are independent and alike, so those of the first
+        part are a draw without replacement from those of the whole.
+        """
+        horizon, n_outcomes = flow.outcomes.shape[0], flow.outcomes.shape[3]
+        starts = choose(rng, flow.starts[None], np.array([first]))[0]
+        taken = np.zeros_like(flow.taken)
+        outcomes = np.zeros((horizon, self.n_pairs, n_outcomes), dtype=np.int64)
+        inflow = starts
+        for h in range(horizon):
+            here = np.flatnonzero(inflow)
+            taken[h, here] = choose(rng, flow.taken[h, here], inflow[here])
+            pairs = np.flatnonzero(taken[h])
+            whole = flow.outcomes[h].reshape(self.n_pairs, n_outcomes)[pairs]
+            outcomes[h, pairs] = choose(rng, whole, taken[h].ravel()[pairs])
+            inflow = self._inflow(h, pairs, outcomes[h, pairs])
+        part = Flow(first, starts, taken, outcomes.reshape(flow.outcomes.shape))
+        return part, flow - part
+
+    def transitions(self, h: int, outcomes: IntArray) -> Transitions:
+        """The steps at level h as weighted features; outcomes (S, A, O) or (S * A, O) are counts."""
+        features = self.mdp.features
+        pairs, which = np.nonzero(outcomes.reshape(self.n_pairs, self.n_outcomes))
+        states, actions = np.divmod(pairs, self.mdp.n_actions)
+        rows = self.row(h, pairs)
+        arrived = self.next_state[rows, which]
+        vectors, blocks = features(h, states).chosen(actions)
+        after = features(min(h + 1, self.mdp.horizon - 1), arrived)
+        return Transitions(
+            levels=np.full(len(pairs), h),
+            vectors=vectors,
+            blocks=blocks,
+            rewards=self.reward[rows, which],
+            next_vectors=after.vectors,
+            next_blocks=after.blocks,
+            ended=self.mdp.terminal[arrived],
+            weights=outcomes.reshape(self.n_pairs, self.n_outcomes)[pairs, which],
+        )
+
+    def return_sum(self, flow: Flow) -> float:
+        """The sum of the shifted returns of all episodes of a flow."""
+        spec, total = self.mdp.spec, 0.0
+        for h in range(spec.horizon):
+            rows = self.row(h, np.arange(self.n_pairs))
+            counts = flow.outcomes[h].reshape(self.n_pairs, self.n_outcomes)
+            worth = self.reward[rows] + np.where(self.mdp.terminal[self.next_state[rows]], spec.ended_value(h), 0.0)
+            total += float((counts * worth).sum())
+        return total
+
+    def _inflow(self, h: int, pairs: IntArray, outcomes: IntArray) -> IntArray:
+        """Where the episodes of these pairs are at the next level, (S,); those that ended are nowhere."""
+        states = np.zeros(self.mdp.n_states, dtype=np.int64)
+        np.add.at(states, self.next_state[self.row(h, pairs)], outcomes)
+        states[self.mdp.terminal] = 0
+        return states
+
+    def _rewards(self, levels: list[int]) -> tuple[Array, Array, Array]:
+        """Of each row: the reward if paid and if not, shifted, and the chance of being paid."""
+        spec = self.mdp.spec
+        means = np.concatenate([self.mdp.rewards[h].ravel() for h in levels]) - spec.reward_min
+        spread = spec.reward_max - spec.reward_min
+        if self.mdp.reward_noise == "none" or spread == 0:
+            return means, means, np.ones(len(means))
+        return np.full(len(means), spread), np.zeros(len(means)), np.clip(means / spread, 0.0, 1.0)

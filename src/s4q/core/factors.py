@@ -1,0 +1,56 @@
+"""Factors of Gram matrices: what fits and bonuses need of gram + ridge I, computed once."""
+
+from typing import final
+
+import numpy as np
+from scipy.linalg.lapack import dtrtri
+
+from s4q.core.blocks import Array
+
+
+def whitener(gram: Array, ridge: float) -> Array:
+    """W with W (gram + ridge I) W^T = I, lower triangular per block, so that the Sigma^-1 norm of x is |W x|.
+
+    >>> whitener(np.array([[[3.0]]]), 1.0).item()
+    0.5
+    """
+    k = gram.shape[-1]
+    if k == 1 and gram.min(initial=0.0) + ridge > 0:
+        return np.asarray(1.0 / np.sqrt(gram + ridge))
+    try:
+        factor = np.linalg.cholesky(gram + ridge * np.eye(k))
+    except np.linalg.LinAlgError:
+        raise ValueError(f"gram + ridge I is singular in floating point; raise ridge above {ridge}") from None
+    return np.stack([np.tril(dtrtri(block, lower=1)[0]) for block in factor])
+
+
+@final
+class Factors:
+    """What is known of one Gram matrix (n_blocks, k, k): made when first asked for, shared by all who hold it.
+
+    >>> factors = Factors(3.0 * np.eye(2)[None])
+    >>> factors.whitener(1.0)[0, 0].tolist(), factors.whitener(1.0) is factors.whitener(1.0)
+    ([0.5, 0.0], True)
+    """
+
+    __slots__ = ("_spectra", "_whitener", "gram")
+
+    def __init__(self, gram: Array) -> None:
+        self.gram = gram
+        self._whitener: tuple[float, Array] | None = None  # of the newest ridge
+        self._spectra: dict[int, tuple[Array, Array]] = {}  # of a block
+
+    def whitener(self, ridge: float) -> Array:
+        """W with W (gram + ridge I) W^T = I."""
+        if self.gram.shape[-1] == 1:  # one-hot features: a root costs less than the room to keep it
+            return whitener(self.gram, ridge)
+        if self._whitener is None or self._whitener[0] != ridge:
+            self._whitener = (ridge, whitener(self.gram, ridge))
+        return self._whitener[1]
+
+    def spectrum(self, block: int) -> tuple[Array, Array]:
+        """Eigenvalues (k,), none below 0, and eigenvectors (k, k) of one block of the Gram matrix."""
+        if block not in self._spectra:
+            values, vectors = np.linalg.eigh(self.gram[block])
+            self._spectra[block] = (np.maximum(values, 0.0), vectors)
+        return self._spectra[block]

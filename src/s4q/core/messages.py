@@ -1,0 +1,300 @@
+"""What learners ask and collectors answer: plain frozen dataclasses, and the protocols of the wall between them.
+
+request = learner.ask(max_episodes)     # which policies to play, how many episodes, what to add up
+answer = collector.collect(request)     # the sums, nothing else
+learner.tell(request, answer)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from math import log
+from typing import Any, Protocol, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.core.blocks import Array, IntArray, Phi, States
+from s4q.core.codec import Reader, State
+from s4q.core.least_squares import Moments
+from s4q.core.linear_q import LinearQ
+from s4q.core.policies import Mixture, Policy, UniformPolicy
+from s4q.core.spec import Spec
+from s4q.core.transitions import Transitions
+from s4q.core.validation import require_count
+
+MOST_STEPS = 4 * 10**18  # of one run: counts are int64, which holds twice as many
+
+ROUNDING = 1e-9  # by so much a sum may fall short of a threshold and still count as having reached it
+
+__all__ = [
+    "MOST_STEPS",
+    "Answer",
+    "Collector",
+    "Evaluate",
+    "Explore",
+    "FeatureMap",
+    "Learner",
+    "Mixture",
+    "Phi",
+    "Policy",
+    "Regress",
+    "Regression",
+    "Request",
+    "Returns",
+    "Shard",
+    "Spec",
+    "Transitions",
+    "UniformPolicy",
+    "Visits",
+]
+
+
+class FeatureMap(Protocol):
+    """Features of a batch of states at level h, for every action; each vector has norm at most 1."""
+
+    @property
+    def n_actions(self) -> int: ...
+    @property
+    def n_blocks(self) -> int: ...
+    @property
+    def block_dim(self) -> int: ...
+    def __call__(self, h: int, states: States) -> Phi: ...
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Regress:
+    """Play n episodes, each with one policy of the mixture; add the Moments at `level` with y = r + value(s').
+
+    With `pool` every step of the episode is a sample, still with the value of level + 1. A request answered in part
+    is asked again under the same id for the rest; `done` then counts the episodes already answered.
+    """
+
+    id: int
+    level: int
+    mixture: Mixture
+    value: LinearQ  # the target network; its level + 1 is used
+    n_episodes: int
+    pool: bool = False
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        require_count("n_episodes", self.n_episodes, "the number of episodes to play")
+        if not 0 <= self.level < self.value.horizon:
+            raise ValueError(f"level must lie in 0..{self.value.horizon - 1}; got {self.level}")
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Explore:
+    """Play the policy until, at some level, the sum of |phi|^2 in the metric of Sigma_ref reaches the threshold.
+
+    The threshold is a + b log n after n episodes. With `pool` the sum runs over all levels. The first `keep` episodes
+    of this request return their transitions. `done` and `progress` say how far earlier parts under the same id had
+    come.
+    """
+
+    id: int
+    policy: Policy
+    whitener: Array  # (H, n_blocks, k, k): W Sigma_ref W^T = I
+    threshold: tuple[float, float]
+    max_episodes: int
+    keep: int = 0
+    pool: bool = False
+    done: int = 0
+    progress: Array | None = None  # (H,), or (1,) with pool; None: no progress yet
+
+    def __post_init__(self) -> None:
+        require_count("max_episodes", self.max_episodes, "the most episodes to play")
+        require_count("keep", self.keep, "the number of first episodes whose transitions return", at_least=0)
+        if not (self.threshold[0] >= 0 and self.threshold[1] >= 0):  # NaN fails here too
+            raise ValueError(f"threshold (a, b) must not be negative; got {self.threshold}")
+
+    @property
+    def n_episodes(self) -> int:
+        """The most episodes this request may play."""
+        return self.max_episodes
+
+    def start(self) -> Array:
+        """Progress before the first episode of this request."""
+        zeros = np.zeros(1 if self.pool else len(self.whitener))
+        return zeros if self.progress is None else self.progress
+
+    def level(self, n_episodes: int) -> float:
+        """The threshold after `n_episodes` of the phase (earlier parts included), less what rounding may cost a sum.
+
+        With one-hot features sums often meet the threshold exactly. Without the allowance, rounding would decide
+        whether they reach it, and the same problem with scaled features would take another course.
+        """
+        threshold = self.threshold[0] + self.threshold[1] * log(max(n_episodes, 1))
+        return threshold - ROUNDING * min(threshold, 1.0)
+
+    def crossed(self, progress: ArrayLike, n_episodes: int) -> bool:
+        """Has some level reached the threshold, `n_episodes` (earlier parts included) into the phase?"""
+        return bool(np.max(progress) >= self.level(n_episodes))  # [Alg2:NewPolicyTrigger]
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Evaluate:
+    """Play n episodes of the policy and tell what they returned. Nothing is learned from them.
+
+    Its episodes never share dice with those of a Regress or an Explore, whatever their ids. `done` counts the
+    episodes already played under the same id.
+    """
+
+    id: int
+    policy: Policy
+    n_episodes: int
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        require_count("n_episodes", self.n_episodes, "the number of episodes to play")
+
+
+Request = Regress | Explore | Evaluate
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Regression:
+    """The answer to Regress; `+` merges."""
+
+    moments: Moments
+    episodes_per_policy: IntArray  # (number of policies of the mixture,)
+    n_steps: int  # environment steps taken
+
+    @property
+    def n_episodes(self) -> int:
+        return int(self.episodes_per_policy.sum())
+
+    def __add__(self, other: "Regression") -> "Regression":
+        return Regression(
+            self.moments + other.moments,
+            self.episodes_per_policy + other.episodes_per_policy,
+            self.n_steps + other.n_steps,
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Visits:
+    """The answer to Explore; `+` merges. Returns are in shifted rewards."""
+
+    grams: Array  # (H, n_blocks, k, k)
+    progress: Array  # (H,), or (1,) with pool: what these episodes added
+    n_episodes: int
+    return_sum: float
+    return_sum_sq: float | None
+    start_value_sum: float | None  # the policy's own optimistic value at the start states; None if it has none
+    n_steps: int
+    kept: Transitions | None = None
+
+    def __add__(self, other: "Visits") -> "Visits":
+        kept = [part for part in (self.kept, other.kept) if part is not None]
+        return Visits(
+            self.grams + other.grams,
+            self.progress + other.progress,
+            self.n_episodes + other.n_episodes,
+            self.return_sum + other.return_sum,
+            _both(self.return_sum_sq, other.return_sum_sq),
+            _both(self.start_value_sum, other.start_value_sum),
+            self.n_steps + other.n_steps,
+            Transitions.concatenate(kept) if kept else None,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """The answer to Evaluate; `+` merges. Returns are in shifted rewards.
+
+    >>> Returns(2, 1.0, 0.5, None, 6) + Returns(1, 0.5, None, None, 3)
+    Returns(n_episodes=3, return_sum=1.5, return_sum_sq=None, start_value_sum=None, n_steps=9)
+    """
+
+    n_episodes: int
+    return_sum: float
+    return_sum_sq: float | None  # None where the collector cannot tell
+    start_value_sum: float | None  # the policy's own optimistic value at the start states; None if it has none
+    n_steps: int
+
+    def __add__(self, other: "Returns") -> "Returns":
+        return Returns(
+            self.n_episodes + other.n_episodes,
+            self.return_sum + other.return_sum,
+            _both(self.return_sum_sq, other.return_sum_sq),
+            _both(self.start_value_sum, other.start_value_sum),
+            self.n_steps + other.n_steps,
+        )
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Returns":
+        """From a checkpoint."""
+        return cls(
+            n_episodes=reader.integer("n_episodes", at_least=1),
+            return_sum=reader.number("return_sum"),
+            return_sum_sq=reader.number("return_sum_sq") if reader.has("return_sum_sq") else None,
+            start_value_sum=reader.number("start_value_sum") if reader.has("start_value_sum") else None,
+            n_steps=reader.integer("n_steps"),
+        )
+
+
+def _both(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
+
+
+Answer = Regression | Visits | Returns
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A piece of a request. Its index is the number of its first episode within the request's id: never used twice."""
+
+    index: int
+    n_episodes: int
+
+
+class Learner(Protocol):
+    """Draws nothing and knows no environment. `ask` is pure: it repeats the same request until `tell`."""
+
+    @property
+    def spec(self) -> Spec: ...
+    @property
+    def q(self) -> LinearQ: ...
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def phases(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def ask(self, max_episodes: int) -> Request | None:
+        """The next request, of at most `max_episodes` episodes; None when there is nothing left to learn."""
+        ...
+
+    def tell(self, request: Any, answer: Any) -> None:
+        """Take the answer to a request, or to a part of it."""
+        ...
+
+
+class Collector(Protocol):
+    """Plays episodes and adds up. Draws only from SeedSequence(seed, spawn_key=(its address, shard.index))."""
+
+    @property
+    def seed(self) -> int: ...
+    def shards(self, request: Request) -> Iterable[Shard]:
+        """The pieces of a request, in order: a pure function of the request."""
+        ...
+
+    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
+        """The answer of one shard; `start` is an Explore's progress before it."""
+        ...
+
+    def collect(self, request: Any) -> Any:
+        """The answer: shards played one after the other, added in their order."""
+        ...

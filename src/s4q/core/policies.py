@@ -1,0 +1,107 @@
+"""Policies: Markov, possibly stochastic, and mixtures of them. A policy draws nothing; the collector samples."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import numpy as np
+
+from s4q.core.blocks import Array, Phi, States
+from s4q.core.codec import Reader, State, cannot_be_saved
+from s4q.core.linear_q import LinearQ
+from s4q.core.validation import finite_array, require_count, require_probabilities, require_shape
+
+
+class Policy(Protocol):
+    """A Markov policy. The collector samples; the policy draws nothing."""
+
+    def probabilities(self, h: int, states: States, phi: Phi) -> Array:
+        """Action probabilities, (n, n_actions)."""
+        ...
+
+
+def require_policy(name: str, policy: object) -> None:
+    """A policy has a method `probabilities`."""
+    if not callable(getattr(policy, "probabilities", None)):
+        raise ValueError(
+            f"{name} must be a policy: probabilities(h, states, phi) -> (n, n_actions); got {type(policy).__name__}"
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UniformPolicy:
+    """Every action with the same probability.
+
+    >>> UniformPolicy(4).probabilities(0, np.zeros(1), Phi(np.zeros((1, 4, 1)), np.zeros((1, 4), int))).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
+
+    n_actions: int
+
+    def __post_init__(self) -> None:
+        require_count("n_actions", self.n_actions, "the number of actions")
+
+    def probabilities(self, h: int, states: States, phi: Phi) -> Array:
+        """(n, n_actions)"""
+        del h, phi
+        return np.full((len(states), self.n_actions), 1.0 / self.n_actions)
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {"n_actions": self.n_actions}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "UniformPolicy":
+        """From a checkpoint."""
+        return cls(reader.integer("n_actions"))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """One of several policies, drawn once per episode.
+
+    >>> Mixture([UniformPolicy(2), UniformPolicy(2)], [0.25, 0.75]).weights.tolist()
+    [0.25, 0.75]
+    """
+
+    policies: Sequence[Policy]
+    weights: Array  # (len(policies),)
+
+    def __post_init__(self) -> None:
+        policies = tuple(self.policies) if isinstance(self.policies, Iterable) else (self.policies,)
+        weights = finite_array("weights", self.weights)
+        if not policies:
+            raise ValueError("policies must hold at least one policy; got none")
+        for j, policy in enumerate(policies):
+            require_policy(f"policies[{j}]", policy)
+        require_shape("weights", weights, (len(policies),), "(number of policies,)")
+        require_probabilities("weights", weights)
+        weights.setflags(write=False)
+        object.__setattr__(self, "policies", policies)
+        object.__setattr__(self, "weights", weights)
+
+    def state(self) -> State:
+        """For a checkpoint; only our own policies can be saved."""
+        for policy in self.policies:
+            if not isinstance(policy, (LinearQ, UniformPolicy)):
+                raise cannot_be_saved("a policy", policy, LinearQ, UniformPolicy)
+        return {"policies": list(self.policies), "weights": self.weights}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Mixture":
+        """From a checkpoint."""
+        policies: list[LinearQ | UniformPolicy] = reader.each("policies", LinearQ, UniformPolicy)
+        return cls(policies, reader.floats("weights", (len(policies),)))
+
+
+def as_mixture(controller: Policy | Mixture, n_actions: int) -> Mixture:
+    """A controller as a mixture; a single policy is one of itself alone."""
+    if not isinstance(controller, Mixture):
+        require_policy("controller", controller)
+        controller = Mixture([controller], np.ones(1))
+    for policy in controller.policies:
+        if isinstance(policy, UniformPolicy) and policy.n_actions != n_actions:
+            raise ValueError(f"controller has {policy.n_actions} actions, but the problem has {n_actions}")
+    return controller

@@ -1,0 +1,82 @@
+"""Transitions: steps of episodes as a learner may keep them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import final
+
+import numpy as np
+
+from s4q.core.blocks import Array, BoolArray, IntArray, Phi
+from s4q.core.codec import Reader, State
+from s4q.core.factors import Factors
+from s4q.core.least_squares import Moments
+from s4q.core.linear_q import LinearQ
+from s4q.core.spec import Spec
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Transitions:
+    """Steps as features, not states: what a learner may keep of an episode. Rewards are shifted to start at 0."""
+
+    levels: IntArray  # (n,)
+    vectors: Array  # (n, k): phi of the action taken
+    blocks: IntArray  # (n,)
+    rewards: Array  # (n,)
+    next_vectors: Array  # (n, n_actions, k); of no meaning where the episode ended
+    next_blocks: IntArray  # (n, n_actions)
+    ended: BoolArray  # (n,): the episode ended with this step
+    weights: IntArray  # (n,): how often this very step was seen
+
+    @classmethod
+    def concatenate(cls, pieces: Sequence["Transitions"]) -> "Transitions":
+        """All steps of the pieces, in their order."""
+        return cls(*(np.concatenate([getattr(piece, f.name) for piece in pieces]) for f in fields(cls)))
+
+    def targets(self, spec: Spec, level: int, value: LinearQ, norm_sq: Array | None = None) -> Array:
+        """y = r + max_a' Qtar(s', a'), (n,), for a fit of `level`. An ended episode is worth a known constant."""
+        after = value.value(level + 1, Phi(self.next_vectors, self.next_blocks), norm_sq)
+        return self.rewards + np.where(self.ended, spec.ended_value(level), after)  # [Alg1:TDError]
+
+    def moments(
+        self,
+        spec: Spec,
+        level: int,
+        value: LinearQ,
+        gram: Array | None = None,
+        factors: Factors | None = None,
+        norm_sq: Array | None = None,
+    ) -> Moments:
+        """The sums a fit of `level` needs, over all these steps whatever their level.
+
+        gram, its factors, and norm_sq (n, n_actions) of the next features in the metric of the target's bonus: if
+        known already.
+        """
+        targets = self.targets(spec, level, value, norm_sq)
+        return Moments.of(self.vectors, self.blocks, targets, spec.n_blocks, self.weights, gram, factors)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        return sum(int(getattr(self, f.name).nbytes) for f in fields(self))
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Transitions":
+        """From a checkpoint."""
+        vectors = reader.floats("vectors", (None, None))
+        n, k = vectors.shape
+        following = reader.floats("next_vectors", (n, None, k))
+        return cls(
+            levels=reader.counts("levels", (n,)),
+            vectors=vectors,
+            blocks=reader.counts("blocks", (n,)),
+            rewards=reader.floats("rewards", (n,)),
+            next_vectors=following,
+            next_blocks=reader.counts("next_blocks", following.shape[:2]),
+            ended=reader.flags("ended", (n,)),
+            weights=reader.counts("weights", (n,)),
+        )

@@ -1,0 +1,84 @@
+"""Checks at the border. Every error names the argument, the value and the cure."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from s4q.core.blocks import Array
+
+
+def _at(name: str, where: Any) -> str:
+    """name[i, j], or the bare name of a single row."""
+    index = ", ".join(str(int(i)) for i in where)
+    return f"{name}[{index}]" if index else name
+
+
+def finite_array(name: str, value: ArrayLike) -> Array:
+    """A float64 copy of `value`, refused when it is not numeric or holds NaN or infinity."""
+    if value is None:
+        raise ValueError(f"{name} is needed; got None")
+    try:
+        array = np.array(value, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers ({error}); got {type(value).__name__}") from None
+    require_finite(name, array)
+    return array
+
+
+def require_finite(name: str, array: NDArray[Any]) -> None:
+    if not np.isfinite(array).all():
+        bad = np.argwhere(~np.isfinite(array))
+        value = array[tuple(bad[0])]
+        raise ValueError(f"{name} must be finite, but {_at(name, bad[0])} is {value}; remove NaN and infinity")
+
+
+def require_shape(name: str, array: NDArray[Any], shape: tuple[int | None, ...], meaning: str) -> None:
+    """`None` in `shape` accepts any length."""
+    if array.shape == shape:
+        return
+    fits = array.ndim == len(shape) and all(want in (None, got) for got, want in zip(array.shape, shape, strict=True))
+    if not fits:
+        want = tuple("any" if n is None else n for n in shape)
+        raise ValueError(f"{name} must have shape {meaning} = {want}; got {array.shape}")
+
+
+def require_positive(name: str, value: float, meaning: str) -> None:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (number and np.isfinite(value) and value > 0):
+        raise ValueError(f"{name} is {meaning}, so it must be positive and finite; got {value!r}")
+
+
+def require_count(name: str, value: int, meaning: str, at_least: int = 1) -> None:
+    """A whole number; a float such as 1e5 is refused."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
+        cure = " (write 10**5, not 1e5)" if isinstance(value, float) and value >= 1000 else ""
+        raise ValueError(
+            f"{name} is {meaning}, so it must be a whole number of at least {at_least}{cure}; got {value!r}"
+        )
+
+
+def require_probabilities(name: str, array: Array) -> None:
+    """Rows along the last axis must be finite, non-negative and sum to 1."""
+    require_finite(name, array)
+    negative = np.argwhere(array < 0)
+    if len(negative):
+        value = array[tuple(negative[0])]
+        raise ValueError(f"{name} holds probabilities, but {_at(name, negative[0])} is {value}; none may be negative")
+    off = np.abs(array.sum(axis=-1) - 1.0)
+    if np.any(off > 1e-8):
+        where = np.unravel_index(int(np.argmax(off)), off.shape)
+        total = float(array[where].sum())
+        cure = "divide each row by its sum" if total else "every row needs somewhere to go (a terminal state stays)"
+        raise ValueError(f"{name} holds probabilities, but {_at(name, where)} sums to {total:.12g}; {cure}")
+
+
+def require_failure_probability(name: str, value: float) -> None:
+    if not isinstance(value, (int, float, np.number)) or not 0 < value < 1:
+        raise ValueError(f"{name} is a failure probability, so it must lie in (0, 1); got {value!r}")
+
+
+def require_flag(name: str, value: object, meaning: str) -> None:
+    """True or False: a word such as "no" would count as True."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False ({meaning}); got {value!r}")

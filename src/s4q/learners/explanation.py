@@ -1,0 +1,189 @@
+"""Where the constants of a run come from, and what they mean in numbers of episodes."""
+
+from collections.abc import Callable
+from math import ceil, inf, log
+
+import numpy as np
+
+from s4q.core.blocks import Array, Phi
+from s4q.core.least_squares import Moments, ridge_fit
+from s4q.core.linear_q import LinearQ
+from s4q.learners.presets import Constants
+from s4q.learners.widths import PAPER, TIGHT
+
+_NEVER = 10**18
+
+
+def explain(c: Constants) -> str:
+    """A page of text about the constants.
+
+    >>> from s4q import problems
+    >>> from s4q.learners.presets import constants
+    >>> print(explain(constants(problems.low_rank().spec, "realisable")).splitlines()[0])
+    preset realisable: H = 3, d = 5 (1 block of length 5), delta = 0.05
+    """
+    spec = c.spec
+    blocks = f"{spec.n_blocks} block{'s' if spec.n_blocks > 1 else ''} of length {spec.block_dim}"
+    first, slope = c.threshold(1)
+    growth = f" + {slope:.4g} log n" if slope else ""
+    sources = _SOURCES[c.preset]
+    yours = "your number"
+    rows = [
+        ("ridge", _range(c.ridge(1, 1)), yours if c.fixed_ridge is not None else sources["ridge"]),
+        ("trigger", f"{first:.4g}{growth}", yours if c.fixed_trigger is not None else sources["trigger"]),
+        ("bonus width", _first_widths(c), yours if c.fixed_width is not None else sources["width"]),
+        (
+            "radius",
+            _radius(c),
+            "none: fits are not projected" if c.preset == "practical" else _RADIUS[spec.radius_from],
+        ),
+        ("bonus from", c.bonus_from, _BONUS_FROM[c.bonus_from]),
+        ("replay", f"c = {c.c_replay:g}, {c.epochs}", "S3Q plays c H m episodes, m the trajectories not in the cache"),
+        (
+            "cache",
+            f"{c.cache_episodes} episodes",
+            "first episodes whose transitions are kept and whose policies are not replayed",
+        ),
+        (
+            "pooling",
+            "on" if c.pool else "off",
+            "every step a sample for every level" if c.pool else "a level has its own steps",
+        ),
+        ("guarantee", guarantee(c), ""),
+    ]
+    lines = [f"preset {c.preset}: H = {spec.horizon}, d = {spec.dim} ({blocks}), delta = {c.delta:g}"]
+    lines += [f"  {name:12} {value:24} {source}".rstrip() for name, value, source in rows]
+    lines += [
+        "what this means for features of norm 1:",
+        f"  the first phase: {_count(first_phase(c), 'episode')}",
+        f"  the bonus at level 0 falls below the value bound {spec.value_bound[0]:g} after "
+        f"{_count(visits_until_useful(c), 'visit')} of a direction",
+        "p: phase; n: trajectories so far; v: value bound; B: radius; M: B + largest target; s: half the range of a",
+        "target; k_e: directions seen in a block",
+    ]
+    return "\n".join(lines)
+
+
+def guarantee(c: Constants) -> str:
+    """What is proved about a run with these constants."""
+    if c.preset == "practical":
+        return "none; memory is bounded"
+    broken = broken_proof(c)
+    if broken is not None:
+        return f"void: {broken}"
+    if c.preset == "realisable":
+        radius = "" if c.spec.radius_from == "computed" else " and the radius holds the parameters of all targets"
+        return f"optimism, when the features are exact{radius}"
+    return "Theorem 1" if c.fixed_trigger is None else "optimism; not Theorem 1, whose trigger was replaced"
+
+
+def broken_proof(c: Constants) -> str | None:
+    """Which choice voids the proof of the preset, if one does."""
+    if c.cache_episodes:
+        return "cached transitions serve several targets (cache_episodes=0 restores it)"
+    if c.fixed_width is not None:
+        return "the width is not the one that is proved"
+    if c.preset == "realisable":
+        if not c.spec.well_specified:
+            return "the features are not declared exact (well_specified)"
+        if c.bonus_from == "previous":
+            return 'the radius is for the level\'s own Gram matrix (bonus_from="own")'
+        return None
+    return "the proof needs its own ridge" if c.fixed_ridge is not None else None
+
+
+_SOURCES = {
+    name: {
+        "ridge": f"{theory.ridge:.4g} log(64 d H p^2 n^2 / delta): covariances concentrate",
+        "trigger": f"{theory.trigger:.4g} log(64 H p^2 n^2 / delta): progress is proportional to its mean",
+        "width": f"{theory.inflation:.4g} alpha, alpha^2 = {theory.risk:g} M^2 [d log(32 B n M) + log(8 H p^2 / delta)]"
+        " + 2 + 4 B^2 ridge",
+    }
+    for name, theory in (("paper", PAPER), ("tight", TIGHT))
+} | {
+    "realisable": {
+        "ridge": "any; (s / B)^2, so that the bias B sqrt(ridge) is s",
+        "trigger": "any; d, which about doubles the data from phase to phase",
+        "width": "s sqrt(k_e + 2 sqrt(k_e t) + 2 t) + B sqrt(ridge) per block, t = log(8 n_blocks H p^2 / delta)"
+        "; pooled s sqrt(2 t + log det) + B sqrt(ridge)",
+    },
+    "practical": {
+        "ridge": "tiny: nothing known of a direction until it is seen",
+        "trigger": "d/4: a new policy when a quarter of the directions may have doubled their data; d once the cache "
+        "is full",
+        "width": "v sqrt(ridge) plus standard errors: the spread of the targets, from the data",
+    },
+}
+_RADIUS = {
+    "computed": "computed from the exact tables: it holds the parameters of all targets",
+    "declared": "declared by you: the proof assumes that it bounds the parameters of all targets",
+    "default": "assumed: sqrt(length) times the largest target; features of norm below 1 or nearly collinear need more",
+}
+_BONUS_FROM = {
+    "previous": "covariance of the phase before (the paper)",
+    "own": "Gram matrix of the very samples a level is fitted to",
+}
+
+
+def first_phase(c: Constants) -> int:
+    """Length of the first phase when every step shows the same unit feature: the least n with n/ridge >= trigger(n)."""
+    first, slope = c.threshold(1)
+    ridge = float(c.ridge(1, 1).max())
+    samples = c.spec.horizon if c.pool else 1  # of an episode
+    return _least(lambda n: samples * n / ridge >= first + slope * log(n))
+
+
+def visits_until_useful(c: Constants, level: int = 0) -> int:
+    """Visits of a direction after which its bonus, in phase 2 with the noisiest targets, is below the value bound."""
+    return _least(lambda n: bonus_after(c, level, n) < c.spec.value_bound[level])
+
+
+def bonus_after(c: Constants, level: int, n: int) -> float:
+    """The bonus of a unit feature seen n times, in phase 2, half of its targets 0 and half as large as can be."""
+    ridge, nothing = float(c.ridge(2, n)[level]), Moments.zeros(c.spec.n_blocks, c.spec.block_dim)
+    gram, moment = np.array(nothing.gram), np.array(nothing.moment)
+    gram[0, 0, 0], moment[0, 0] = n, n * c.spec.half_range(level)
+    squares = 2 * moment * c.spec.half_range(level)
+    bonus = c.bonus(level, 2, n, Moments(gram, moment, squares, float(squares.sum()), n), ridge)
+    q = LinearQ.of_levels(
+        ridge_fit(Moments(gram, moment, squares, 0.0, n), ridge)[None], [bonus], np.array([[-inf, inf]])
+    )
+    vector = np.zeros((1, 1, c.spec.block_dim))
+    vector[0, 0, 0] = 1.0
+    phi = Phi(vector, np.zeros((1, 1), dtype=np.int64))
+    return float(q.optimistic(0, phi)[0, 0] - q.theta[0, 0, 0])
+
+
+def _first_widths(c: Constants) -> str:
+    if c.preset == "practical":
+        return f"{1.0 if c.fixed_width is None else _range(c.fixed_width)} standard error"
+    ridge, nothing = c.ridge(1, 1), np.zeros(c.spec.gram_shape)
+    return _range(np.array([c.width(h, 1, 1, nothing, float(ridge[h]))[0] for h in range(c.spec.horizon)]))
+
+
+def _radius(c: Constants) -> str:
+    return "no ball" if c.preset == "practical" else _range(c.radius())
+
+
+def _least(holds: Callable[[int], bool]) -> int:
+    """The least n at which a statement that stays true becomes true; _NEVER if it is false even there."""
+    high = 1
+    while not holds(high):
+        high *= 2
+        if high >= _NEVER:
+            return _NEVER
+    low = high // 2
+    while high - low > max(1, high // 10**6):
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _count(n: int, what: str) -> str:
+    number = "over 10^18" if n >= _NEVER else f"{n:,}" if n < 10**7 else f"{n:.2e}"
+    return f"{number} {what}{'' if n == 1 else 's'}"
+
+
+def _range(values: Array) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.4g}" if ceil(low * 1e6) == ceil(high * 1e6) else f"{low:.4g} to {high:.4g}"

@@ -1,0 +1,81 @@
+"""PolicyReplayMemory: S4Q replays past policies instead of storing data."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from s4q.core.codec import Reader, State
+from s4q.core.linear_q import LinearQ
+from s4q.core.messages import Mixture
+from s4q.core.validation import require_count
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Entry:
+    """A policy and the number of main-loop trajectories it played: (pi_j, m_j)."""
+
+    policy: LinearQ
+    n_trajectories: int
+
+
+@final
+class PolicyReplayMemory:
+    """The policies of all phases so far, each with its count. Never a transition.
+
+    >>> memory = PolicyReplayMemory()
+    >>> memory.append(LinearQ(np.zeros((1, 1, 1))), 3)
+    >>> memory.append(LinearQ(np.ones((1, 1, 1))), 1)
+    >>> memory.n_trajectories, memory.controller().weights.tolist()
+    (4, [0.75, 0.25])
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def n_trajectories(self) -> int:
+        """m_tot, the trajectories of all main loops so far."""
+        return sum(entry.n_trajectories for entry in self.entries)  # [Alg2:TotalCounter]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the policies."""
+        return sum(entry.policy.nbytes for entry in self.entries)
+
+    def append(self, policy: LinearQ, n_trajectories: int) -> None:
+        """Remember a policy; one whose parameters are equal bit for bit only has its count raised."""
+        require_count("n_trajectories", n_trajectories, "the number of main-loop trajectories of the policy")
+        for i, entry in enumerate(self.entries):
+            if entry.policy.same_as(policy):
+                self.entries[i] = Entry(entry.policy, entry.n_trajectories + n_trajectories)
+                return
+        self.entries.append(Entry(policy, n_trajectories))
+
+    def controller(self) -> Mixture:
+        """At the start of an episode, policy j with probability m_j / m_tot."""
+        if not self.entries:
+            raise ValueError("the memory is empty, so there is no controller yet; play a phase first")
+        counts = np.array([entry.n_trajectories for entry in self.entries], dtype=np.float64)
+        return Mixture([entry.policy for entry in self.entries], counts / counts.sum())  # [Alg2:Controller]
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {
+            "policies": [entry.policy for entry in self.entries],
+            "counts": [entry.n_trajectories for entry in self.entries],
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "PolicyReplayMemory":
+        """From a checkpoint."""
+        memory = cls()
+        policies, counts = reader.each("policies", LinearQ), reader.integers("counts", at_least=1)
+        if len(policies) != len(counts):
+            raise ValueError(f"the memory needs a count for each of {len(policies)} policies; got {len(counts)}")
+        memory.entries = [Entry(policy, n) for policy, n in zip(policies, counts, strict=True)]
+        return memory

@@ -1,0 +1,306 @@
+"""Presets: ridge, bonus width, trigger and replay fraction of S4Q, with the formulas they come from.
+
+Symbols: H levels, d features, p the phase, n the trajectories so far (or `max_episodes`), v_h the value bound and B_h
+the radius of level h. delta is split in four (fit, trigger, covariance, replay), over phases by 1/(2 p^2), over
+levels by 1/H, over checks of the covariance by 1/(2 n^2) and its two parts by 1/2. All widths scale with the units of
+the problem.
+"""
+
+from dataclasses import dataclass, replace
+from math import ceil, log, sqrt
+from typing import Literal, final, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.core.blocks import Array
+from s4q.core.codec import Reader, State
+from s4q.core.least_squares import Moments
+from s4q.core.linear_q import LevelBonus
+from s4q.core.messages import Spec
+from s4q.core.spec import per_level
+from s4q.core.validation import require_count, require_failure_probability, require_flag, require_positive
+from s4q.learners.transition_cache import bytes_per_step
+from s4q.learners.widths import (
+    PAPER,
+    TIGHT,
+    Theory,
+    data_scaled_bonus,
+    fixed_design_radius,
+    risk_radius,
+    self_normalised_radius,
+)
+
+PresetName = Literal["paper", "tight", "realisable", "practical"]
+Epochs = Literal["single", "doubling"]
+BonusFrom = Literal["previous", "own"]
+PRACTICAL_CACHE_BYTES = 64 * 2**20  # thousands of episodes of most small problems
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Constants:
+    """The constants of one S4Q run; `explain` says where they come from and what they mean."""
+
+    spec: Spec
+    preset: PresetName
+    delta: float
+    epochs: Epochs  # of an S3Q call: one epoch of known size, or doubling
+    bonus_from: BonusFrom  # the previous phase's covariance, or the level's own Gram matrix
+    c_replay: float  # an S3Q call plays c H m_tot episodes
+    fixed_ridge: Array | None  # (H,)
+    fixed_width: Array | None  # (H,)
+    fixed_trigger: tuple[float, float] | None
+    max_episodes: int | None
+    cache_episodes: int  # transitions of so many first episodes are kept
+    pool: bool  # every step is a sample for every level
+
+    @property
+    def theory(self) -> Theory | None:
+        """The proof constants, where the preset has them."""
+        return {"paper": PAPER, "tight": TIGHT}.get(self.preset)
+
+    def samples_a_level(self, n_total: int) -> int:
+        """Episodes behind each level's fit when the memory holds n_total trajectories."""
+        if n_total == 0:
+            return 0
+        slots = self.replay_slots(n_total)
+        return slots if self.epochs == "single" else 1 << ((slots + 2).bit_length() - 2)
+
+    def replay_slots(self, n_total: int) -> int:
+        """Episodes that an S3Q call may use, divided by H; enough for one epoch at least, none for an empty memory."""
+        if n_total == 0:
+            return 0
+        return max(1 if self.epochs == "single" else 2, ceil(self.c_replay * n_total))
+
+    def ridge(self, phase: int, n_total: int) -> Array:
+        """lambda_p, (H,): never falls from one phase to the next."""
+        if self.fixed_ridge is not None:
+            return self.fixed_ridge
+        if self.preset == "practical":
+            return np.full(self.spec.horizon, 1e-6)
+        if self.theory is None:  # the bias B sqrt(ridge) is then as large as half the range of a target
+            levels = range(self.spec.horizon)
+            return np.array([(self._half_range(h) / self.spec.block_radius[h]) ** 2 for h in levels])
+        n = self._n(n_total)
+        spread = log(64 * self.spec.dim * self.spec.horizon * phase**2 / self.delta) + 2 * log(n)
+        return np.full(self.spec.horizon, self.theory.ridge * spread * self._shortfall())
+
+    def threshold(self, phase: int, replaying: bool = False) -> tuple[float, float]:
+        """(a, b): the trigger is a + b log n, n the trajectories of the phase; are there policies to replay?"""
+        if self.fixed_trigger is not None:
+            return self.fixed_trigger
+        if self.theory is None:
+            # While all is in the cache a new policy costs no episodes; later each one costs a replay of all others.
+            eager = self.preset == "practical" and not replaying
+            return (self.spec.dim / 4 if eager else float(self.spec.dim), 0.0)
+        first = self.theory.trigger * log(64 * self.spec.horizon * phase**2 / self.delta)
+        return (first, 2 * self.theory.trigger)
+
+    def radius(self) -> Array:
+        """The balls: one a level for the whole parameter, (H,), or with `realisable` one per block, (H, n_blocks).
+
+        `practical` has none: a ball that is too small would spoil its fits, and no proof of it needs one.
+        """
+        if self.theory is not None:
+            return np.array(self.spec.radius)
+        if self.preset == "practical":
+            return np.full(self.spec.horizon, np.inf)
+        return np.repeat(np.array(self.spec.block_radius)[:, None], self.spec.n_blocks, axis=1)
+
+    def bonus(self, level: int, phase: int, n_total: int, moments: Moments, ridge: float) -> LevelBonus:
+        """The bonus of a level, from the sums of its samples; n_total trajectories are in the memory."""
+        if self.preset == "practical":
+            kappa = 1.0 if self.fixed_width is None else float(self.fixed_width[level])
+            bound = self.spec.value_bound[level]
+            return data_scaled_bonus(moments, ridge=ridge, value_bound=bound, kappa=kappa, horizon=self.spec.horizon)
+        width = self.width(level, phase, n_total, moments.gram, ridge)
+        return LevelBonus(moments.factors.whitener(ridge), width)  # [Alg2:Bonus]
+
+    def width(self, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
+        """The bonus is width (n_blocks,) times |phi| in the metric of (gram + ridge I)^-1; not of `practical`."""
+        if self.fixed_width is not None:
+            return np.full(self.spec.n_blocks, self.fixed_width[level])
+        # A fit on fewer samples than the covariance stands for is less sure by a square root.
+        short = sqrt(self._shortfall()) if self.bonus_from == "previous" else 1.0
+        if self.theory is None:
+            radius = self_normalised_radius if self.pool else fixed_design_radius
+            return short * radius(
+                gram,
+                ridge=ridge,
+                half_range=self._half_range(level),
+                ball=self.spec.block_radius[level],
+                log_inverse_delta=log(self.spec.n_blocks / self.delta_fit(phase)),
+            )
+        unit = self.spec.value_bound[level]  # the risk bound is for numbers of order 1
+        alpha = risk_radius(
+            self.theory,
+            dim=self.spec.dim,
+            n=self._n(self.samples_a_level(n_total)),
+            ball=self.spec.radius[level] / unit,
+            largest_target=self._largest_target(level) / unit,
+            ridge=ridge,
+            log_inverse_delta=log(1 / self.delta_fit(phase)),
+        )
+        return np.full(self.spec.n_blocks, short * self.theory.inflation * unit * alpha)
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {
+            "spec": self.spec,
+            "preset": self.preset,
+            "delta": float(self.delta),
+            "epochs": self.epochs,
+            "bonus_from": self.bonus_from,
+            "c_replay": float(self.c_replay),
+            "ridge": self.fixed_ridge,
+            "width": self.fixed_width,
+            "trigger": self.fixed_trigger,
+            "max_episodes": self.max_episodes,
+            "cache_episodes": self.cache_episodes,
+            "pool": bool(self.pool),
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Constants":
+        """From a checkpoint, through the same checks as any other."""
+        spec = reader.one("spec", Spec)
+        ridge = reader.floats("ridge", (spec.horizon,)) if reader.has("ridge") else None
+        width = reader.floats("width", (spec.horizon,)) if reader.has("width") else None
+        checked = constants(
+            spec,
+            reader.text("preset"),  # type: ignore[arg-type]  # checked there
+            delta=reader.number("delta"),
+            ridge=ridge,
+            bonus_width=width,
+            trigger=reader.numbers("trigger") if reader.has("trigger") else None,  # type: ignore[arg-type]
+            c_replay=reader.number("c_replay"),
+            epochs=reader.text("epochs"),  # type: ignore[arg-type]
+            bonus_from=reader.text("bonus_from"),  # type: ignore[arg-type]
+            max_episodes=reader.integer("max_episodes") if reader.has("max_episodes") else None,
+            cache_episodes=reader.integer("cache_episodes"),
+            pool=reader.flag("pool"),
+        )
+        return replace(checked, fixed_ridge=ridge, fixed_width=width)  # the very arrays, which others may share
+
+    def delta_fit(self, phase: int) -> float:
+        """The failure probability of one level's fit in one phase; that of one level's trigger is the same."""
+        return self.delta / (8 * self.spec.horizon * phase**2)
+
+    def _largest_target(self, level: int) -> float:
+        """A bound on |r + Q'(s', a')|; without a clip at 0 the target may be as low as the ball allows."""
+        spec = self.spec
+        if spec.well_specified or level + 1 == spec.horizon:
+            return 2 * spec.half_range(level)
+        return spec.reward_max - spec.reward_min + max(spec.value_bound[level + 1], spec.radius[level + 1])
+
+    def _half_range(self, level: int) -> float:
+        """s_h: half the range of a target. Without a clip at 0 targets may be negative: the range is twice as long."""
+        largest = self._largest_target(level)
+        return largest / 2 if self.spec.well_specified else largest
+
+    def _n(self, n_total: int) -> int:
+        """The number of trajectories the logarithms are made for: those so far, or the user's if more."""
+        return max(n_total, 1, self.max_episodes or 1)
+
+    def _shortfall(self) -> float:
+        """How many times fewer samples a fit may have than there are trajectories in the memory; at least 1."""
+        return max(1.0, (1.0 if self.epochs == "single" else 4.0) / self.c_replay)
+
+
+def constants(
+    spec: Spec,
+    preset: PresetName,
+    *,
+    delta: float = 0.05,
+    ridge: ArrayLike | None = None,
+    bonus_width: ArrayLike | None = None,
+    trigger: float | tuple[float, float] | None = None,
+    c_replay: float | None = None,
+    epochs: Epochs | None = None,
+    bonus_from: BonusFrom | None = None,
+    max_episodes: int | None = None,
+    cache_episodes: int | None = None,
+    cache_bytes: int | None = None,
+    pool: bool | None = None,
+) -> Constants:
+    """The constants of a preset, any of them replaced by a number of your own."""
+    if preset not in get_args(PresetName):
+        raise ValueError(f"preset must be one of {', '.join(get_args(PresetName))}; got {preset!r}")
+    require_failure_probability("delta", delta)
+    if epochs not in (None, *get_args(Epochs)):
+        raise ValueError(f'epochs must be "single" or "doubling"; got {epochs!r}')
+    if bonus_from not in (None, *get_args(BonusFrom)):
+        raise ValueError(f'bonus_from must be "previous" or "own"; got {bonus_from!r}')
+    if c_replay is not None:
+        require_positive("c_replay", c_replay, "the number of replay episodes a level per trajectory")
+    if max_episodes is not None:
+        require_count("max_episodes", max_episodes, "the number of episodes the constants are made for")
+    if preset == "practical" and bonus_from == "previous":
+        raise ValueError('preset "practical" takes its width from the fitted samples: bonus_from must be "own"')
+    paper = preset == "paper"
+    return Constants(
+        spec=spec,
+        preset=preset,
+        delta=delta,
+        epochs=epochs or ("doubling" if paper else "single"),
+        bonus_from=bonus_from or ("previous" if preset in ("paper", "tight") else "own"),
+        c_replay=c_replay or (4.0 if paper else 0.25 if preset == "practical" else 1.0),
+        fixed_ridge=_per_level("ridge", ridge, spec.horizon),
+        fixed_width=_per_level("bonus_width", bonus_width, spec.horizon),
+        fixed_trigger=_trigger(trigger),
+        max_episodes=max_episodes,
+        cache_episodes=_cache_size(spec, preset, cache_episodes, cache_bytes),
+        pool=_pooling(spec, preset, pool),
+    )
+
+
+def _cache_size(spec: Spec, preset: PresetName, episodes: int | None, held: int | None) -> int:
+    """Episodes that may be kept: what the user says, and never more than fit in the bytes allowed."""
+    for name, value in (("cache_episodes", episodes), ("cache_bytes", held)):
+        if value is not None:
+            require_count(name, value, "the size of the cache", at_least=0)
+    if episodes is None and held is None and preset == "practical":
+        held = PRACTICAL_CACHE_BYTES
+    fitting = None if held is None else held // (spec.horizon * bytes_per_step(spec))
+    if episodes is None:
+        return fitting or 0
+    return episodes if fitting is None else min(episodes, fitting)
+
+
+def _pooling(spec: Spec, preset: PresetName, pool: bool | None) -> bool:
+    if pool is not None:
+        require_flag("pool", pool, "is every step a sample for every level?")
+    if pool is None:
+        return spec.stationary and preset not in ("paper", "tight")
+    if pool and not spec.stationary:
+        raise ValueError(
+            "pool=True needs a stationary problem, but dynamics, rewards or features depend on the level here; "
+            "use pool=None or pool=False"
+        )
+    if pool and preset in ("paper", "tight"):
+        raise ValueError(
+            f'preset "{preset}" has no proof for pooled steps; use "realisable" or "practical", or pool=False'
+        )
+    return pool
+
+
+def _per_level(name: str, value: ArrayLike | None, horizon: int) -> Array | None:
+    if value is None:
+        return None
+    array = per_level(name, value, horizon)
+    require_positive(name, float(array.min()), "one number or one per level")
+    return array
+
+
+def _trigger(trigger: float | tuple[float, float] | None) -> tuple[float, float] | None:
+    if trigger is None:
+        return None
+    pair = tuple(trigger) if isinstance(trigger, (tuple, list)) else (trigger, 0.0)
+    if len(pair) != 2 or not all(isinstance(x, (int, float)) for x in pair):
+        raise ValueError(f"trigger must be a number, or a pair (a, b) of numbers for a + b log n; got {trigger!r}")
+    first, slope = pair
+    require_positive("trigger", first, "the threshold a + b log n: a number, or the pair (a, b)")
+    if not 0 <= slope < float("inf"):
+        raise ValueError(f"trigger must not fall with n, so b in (a, b) must be at least 0; got {slope}")
+    return (float(first), float(slope))

@@ -1,0 +1,310 @@
+"""Algorithm 1: S3Q-learning. Learn Q* from the episodes of a fixed controller.
+
+    Qtar = 0
+    for epoch e = 1, 2, ...:
+        for level l = H, ..., 1:                                     # the last level first
+            forget the samples of the level before
+            for 2^e episodes of the controller, until told to stop:
+                at level l, regress  r + max_a' Qtar_{l+1}(s', a')  on  phi_l(s, a)
+            project the parameter on the ball, in the norm of Sigma
+            Qtar_l = phi . theta,   or   min(v_l, phi . theta + bonus_l)
+        Qbest = Qtar                                                 # only a finished epoch is ever returned
+
+During a level the controller, the bonus and Qtar_{l+1} stand still, so all the learner needs is a sum over episodes:
+it asks for one `Regress` per level. Only level l is fitted during level l; nothing learned in one epoch enters the
+next.
+"""
+
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.core.blocks import Array
+from s4q.core.codec import Reader, State, cannot_be_saved
+from s4q.core.least_squares import Moments, constrained_fit
+from s4q.core.linear_q import LinearQ
+from s4q.core.messages import Regress, Regression, Spec
+from s4q.core.policies import Mixture, Policy, as_mixture
+from s4q.core.spec import HasSpec, ball_radii, per_level, spec_of
+from s4q.core.validation import require_count, require_positive, require_shape
+from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_bonuses, zero_fit
+from s4q.learners.transition_cache import Cached, TransitionCache
+from s4q.learners.widths import residual_variance
+
+
+@final
+class S3Q:
+    """Learns Q* from a fixed controller; ask and tell.
+
+    problem: a Spec, or anything with `.spec`. controller: a Policy, or a Mixture drawn once per episode.
+    bonus: None for the plain fit, else a FixedBonus or any BonusRule; targets are then clipped above at the value
+    bound (and below at 0 if the problem is well specified). ridge: one number or one per level. radius of the ball:
+    the problem's unless given, as one number, one per level (H,), or one per level and block (H, n_blocks); infinite
+    for no ball.
+    epoch_size: None for epochs of 2, 4, 8, ... episodes a level, for as long as asked; a number for a single epoch of
+    that size.
+
+    >>> import s4q
+    >>> mdp = s4q.problems.chain()
+    >>> learner = s4q.S3Q(mdp, controller=s4q.UniformPolicy(mdp.n_actions))
+    >>> learner.ask(max_episodes=10**6).n_episodes, learner.fitted
+    (2, False)
+    """
+
+    def __init__(
+        self,
+        problem: Spec | HasSpec,
+        controller: Policy | Mixture,
+        *,
+        bonus: BonusRule | None = None,
+        ridge: ArrayLike = 1.0,
+        epoch_size: int | None = None,
+        radius: ArrayLike | None = None,
+        pool: bool = False,
+        cached: Cached | None = None,
+        share_whitener: bool = False,
+        keep_grams: bool = False,
+        first_id: int = 0,
+    ) -> None:
+        self._set_up(spec_of(problem), controller, bonus, ridge, epoch_size, radius, pool, cached)
+        # Of the epoch in progress, beside those of the last finished one.
+        self._grams = np.zeros(self._grams_shape) if keep_grams else None
+        self._residuals: Array = np.zeros(self.spec.horizon)
+        self._best_grams = np.zeros(self._grams_shape) if keep_grams else None
+        self.fitted = False  # has an epoch been finished?
+        self.n_fitted = 0  # its episodes a level
+        self.residuals: Array = np.zeros(self.spec.horizon)  # residual variance of each level's fit; 0 before that
+        self.n_episodes = 0  # answered so far
+        nothing_seen = zero_fit(self.spec, zero_bonuses(self.spec, bonus), share_whitener)
+        self._best = self._target = nothing_seen  # [Alg1:Initialize]
+        self._epoch = 1
+        self._next_id = first_id
+        self._moments: Moments
+        self._done: int
+        self._start_level(self.spec.horizon - 1)
+        while epoch_size == 0 and not self.finished:  # everything is in the cache: nothing to ask for
+            self._finish_level()
+
+    def _set_up(
+        self,
+        spec: Spec,
+        controller: Policy | Mixture,
+        bonus: BonusRule | None,
+        ridge: ArrayLike,
+        epoch_size: int | None,
+        radius: ArrayLike | None,
+        pool: bool,
+        cached: Cached | None,
+    ) -> None:
+        """What never changes."""
+        self.spec = spec
+        self.controller = as_mixture(controller, self.spec.n_actions)
+        if not (bonus is None or callable(bonus)):
+            raise ValueError(f"bonus must be None, a FixedBonus or another BonusRule; got {type(bonus).__name__}")
+        self.bonus = bonus
+        self.ridge = per_level("ridge", ridge, self.spec.horizon)
+        require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
+        if epoch_size is not None:
+            require_count("epoch_size", epoch_size, "the number of episodes a level", at_least=0 if cached else 1)
+        self.pool = pool
+        self.cached = cached
+        self.epoch_size = epoch_size
+        self.radius = ball_radii(self.spec, radius)
+
+    @property
+    def q(self) -> LinearQ:
+        """Qbest of the last finished epoch; before that the fit of no samples (0, or the bonus alone; see `fitted`)."""
+        return self._best
+
+    @property
+    def policy(self) -> LinearQ:
+        """The greedy policy of `q`."""
+        return self._best
+
+    @property
+    def grams(self) -> Array:
+        """The Gram matrices (H, n_blocks, k, k) behind `q`, each of its level's own samples, if `keep_grams`.
+
+        With `pool` their mean over the levels, (1, n_blocks, k, k). 0 before the first finished epoch.
+        """
+        if self._best_grams is None:
+            raise ValueError("Gram matrices were not kept; pass keep_grams=True")
+        return self._best_grams
+
+    @property
+    def _grams_shape(self) -> tuple[int, ...]:
+        return (1 if self.pool else self.spec.horizon, *self.spec.gram_shape)
+
+    @property
+    def next_id(self) -> int:
+        """An id that no request of this learner has had."""
+        return self._next_id + 1
+
+    @property
+    def phases(self) -> int:
+        """Finished epochs."""
+        return self._epoch - 1
+
+    @property
+    def finished(self) -> bool:
+        """True when a single epoch was wanted and it is done."""
+        return self.epoch_size is not None and self.fitted
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the learner's arrays: d^2 + 2 d H + 2 d + 2 H floats without a bonus and Gram matrices."""
+        kept = 0 if self._grams is None else 2 * self._grams.nbytes
+        learned = self._moments.nbytes + self._best.nbytes + self._target.nbytes
+        return learned + self.ridge.nbytes + self.radius.nbytes + kept
+
+    @property
+    def n_level(self) -> int:
+        """Episodes a level in the current epoch."""
+        return 1 << self._epoch if self.epoch_size is None else self.epoch_size  # [Alg1:Epoch]
+
+    def __repr__(self) -> str:
+        return f"S3Q({self.n_episodes} episodes, {self.phases} epochs, {self.nbytes} bytes)"
+
+    def ask(self, max_episodes: int) -> Regress | None:
+        """The rest of the current level, at most `max_episodes` of it; None when finished. Changes nothing."""
+        require_count("max_episodes", max_episodes, "the budget left")
+        if self.finished:
+            return None
+        n = min(self.n_level - self._done, max_episodes)  # [Alg1:StoppingCondition]
+        return Regress(self._next_id, self._level, self.controller, self._target, n, self.pool, self._done)
+
+    def tell(self, request: Regress, answer: Regression) -> None:
+        """Take the sums of a request, or of a part of it."""
+        self._check_answer(request, answer)
+        self._moments = self._moments + answer.moments  # [Alg1:UpdateRule]
+        self._done += answer.n_episodes
+        self.n_episodes += answer.n_episodes
+        if self._done == self.n_level:
+            self._finish_level()
+
+    def state(self) -> State:
+        """For a checkpoint; a bonus rule of your own cannot be saved."""
+        if not (self.bonus is None or isinstance(self.bonus, (FixedBonus, OwnGramBonus))):
+            raise cannot_be_saved("bonus", self.bonus, FixedBonus)
+        if not (self.cached is None or isinstance(self.cached, TransitionCache)):
+            raise cannot_be_saved("cached", self.cached, TransitionCache)
+        return {
+            "spec": self.spec,
+            "controller": self.controller,
+            "bonus": self.bonus,
+            "ridge": self.ridge,
+            "pool": bool(self.pool),
+            "cached": self.cached,
+            "epoch_size": self.epoch_size,
+            "radius": self.radius.reshape(self.spec.horizon, -1),
+            "ball_per_block": self.radius.ndim == 2,
+            "grams": self._grams,
+            "best_grams": self._best_grams,
+            "fitted": self.fitted,
+            "n_fitted": self.n_fitted,
+            "residuals": self._residuals,
+            "best_residuals": self.residuals,
+            "n_episodes": self.n_episodes,
+            "best": self._best,
+            "target": self._target,
+            "epoch": self._epoch,
+            "next_id": self._next_id,
+            "level": self._level,
+            "moments": self._moments,
+            "done": self._done,
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "S3Q":
+        """From a checkpoint."""
+        spec = reader.one("spec", Spec)
+        per_block = reader.flag("ball_per_block")
+        balls = reader.floats("radius", (spec.horizon, spec.n_blocks if per_block else 1), finite=False)
+        learner = cls.__new__(cls)
+        learner._set_up(
+            spec,
+            reader.one("controller", Mixture),
+            reader.either("bonus", FixedBonus, OwnGramBonus) if reader.has("bonus") else None,
+            reader.floats("ridge", (spec.horizon,)),
+            reader.integer("epoch_size") if reader.has("epoch_size") else None,
+            balls if per_block else balls[:, 0],
+            reader.flag("pool"),
+            reader.one("cached", TransitionCache) if reader.has("cached") else None,
+        )
+        learner._restore(reader)
+        return learner
+
+    def _restore(self, reader: Reader) -> None:
+        self._grams = reader.floats("grams", self._grams_shape) if reader.has("grams") else None
+        self._best_grams = reader.floats("best_grams", self._grams_shape) if reader.has("best_grams") else None
+        self.fitted = reader.flag("fitted")
+        self.n_fitted = reader.integer("n_fitted")
+        self._residuals = reader.floats("residuals", (self.spec.horizon,))
+        self.residuals = reader.floats("best_residuals", (self.spec.horizon,))
+        self.n_episodes = reader.integer("n_episodes")
+        self._best, self._target = reader.one("best", LinearQ), reader.one("target", LinearQ)
+        for q in (self._best, self._target):
+            require_shape("theta", q.theta, self.spec.theta_shape, "(H, n_blocks, k)")
+        self._epoch = reader.integer("epoch", at_least=1)
+        self._next_id = reader.integer("next_id")
+        self._level = reader.integer("level")
+        self._moments = reader.one("moments", Moments)
+        require_shape("gram", self._moments.gram, self.spec.gram_shape, "(n_blocks, k, k)")
+        self._done = reader.integer("done")
+        if self._level >= self.spec.horizon or (self._done >= self.n_level and not self.finished):
+            raise ValueError(f"S3Q cannot stand at level {self._level} after {self._done} of {self.n_level} episodes")
+
+    def _start_level(self, level: int) -> None:
+        self._level = level
+        self._moments = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)  # [Alg1:Reset]
+        self._done = 0
+
+    def _finish_level(self) -> None:
+        level, moments = self._level, self._moments
+        if self.cached is not None:
+            held = self.cached.moments(level, self._target)
+            moments = moments + held if moments.n else held
+        theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
+        self._residuals[level] = residual_variance(moments, theta, float(self.ridge[level]))
+        bonus = None if self.bonus is None else self.bonus(level, moments)
+        if self.epoch_size == 0 and level < self.spec.horizon - 1:  # no request has shown the target to anyone
+            self._target.write_level(level, theta, bonus)
+        else:
+            self._target = self._target.with_level(level, theta, bonus)  # [Alg1:TargetUpdate]
+        if self._grams is not None and self.pool:
+            before = self._grams if level < self.spec.horizon - 1 else 0.0
+            self._grams = before + self._moments.gram[None] / self.spec.horizon
+        elif self._grams is not None:
+            self._grams[level] = self._moments.gram
+        self._next_id += 1
+        if level > 0:
+            self._start_level(level - 1)
+        else:
+            self._finish_epoch()
+
+    def _finish_epoch(self) -> None:
+        self._best = self._target  # [Alg1:Qbest]
+        self._best_grams = None if self._grams is None else self._grams.copy()
+        self.residuals = self._residuals.copy()
+        self.fitted = True
+        self.n_fitted = self.n_level
+        self._epoch += 1
+        self._start_level(self.spec.horizon - 1)
+
+    def _check_answer(self, request: Regress, answer: Regression) -> None:
+        if not (isinstance(request, Regress) and isinstance(answer, Regression)):
+            got = f"{type(request).__name__} and {type(answer).__name__}"
+            raise ValueError(f"tell takes the Regress that was asked and its Regression; got {got}")
+        if request.id != self._next_id or request.done != self._done or self.finished:
+            raise ValueError(
+                f"request {request.id} (from episode {request.done} on) is not the open one, which is {self._next_id} "
+                f"(from episode {self._done} on); tell each answer once, right after its ask"
+            )
+        if not 1 <= answer.n_episodes <= request.n_episodes:
+            raise ValueError(f"answer holds {answer.n_episodes} episodes, but 1 to {request.n_episodes} were asked for")
+        answer.moments.require_fit(self.spec.gram_shape)
+        if len(answer.episodes_per_policy) != len(self.controller.policies):
+            raise ValueError(
+                f"answer.episodes_per_policy needs one count for each of {len(self.controller.policies)} policies"
+            )

@@ -1,0 +1,301 @@
+"""Algorithm 2: S4Q-learning. Explore by replaying past policies.
+
+    memory = []
+    for phase p = 1, 2, ...:
+        m_tot = trajectories of all main loops so far
+        controller = before each episode, draw policy j of the memory with probability m_j / m_tot
+        Q, Sigma_ref = S3Q(controller, c H m_tot episodes, bonus)              # no call in the first phase: theta = 0
+        pi = greedy policy of Q
+        repeat: play an episode of pi; m += 1; at each level h
+                    progress_h += |phi_h|^2 in the metric of Sigma_ref_h;   Sigma_h += phi_h phi_h^T
+        until some progress_h reaches the trigger
+        memory += (pi, m);   bonus_h = width_h |phi_h| in the metric of Sigma_h
+
+The learner asks for a `Regress` per level while S3Q runs and for one `Explore` per phase. Memory grows with the
+number of phases, which is of order log(episodes), and with nothing else.
+"""
+
+from dataclasses import replace
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.core.blocks import Array
+from s4q.core.codec import Reader, State
+from s4q.core.least_squares import Moments
+from s4q.core.linear_q import LinearQ
+from s4q.core.messages import Answer, Explore, Regress, Regression, Request, Spec, Visits
+from s4q.core.policies import Mixture
+from s4q.core.spec import HasSpec, spec_of
+from s4q.core.validation import require_count, require_shape
+from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_bonuses, zero_fit
+from s4q.learners.diagnostics import Finding, diagnose
+from s4q.learners.explanation import explain
+from s4q.learners.main_loop import MainLoop, PhaseRecord
+from s4q.learners.policy_replay import PolicyReplayMemory
+from s4q.learners.presets import BonusFrom, Constants, Epochs, PresetName, constants
+from s4q.learners.s3q import S3Q
+from s4q.learners.transition_cache import TransitionCache
+
+
+@final
+class S4Q:
+    """Explores with bounded memory, and with a guarantee if the preset has one; ask and tell.
+
+    problem: a Spec, or anything with `.spec`.
+    preset: "practical" (few episodes, no proof), "realisable" (optimistic when the features are exact), "tight" or
+    "paper" (Theorem 1). Any constant of the preset can be replaced; `print(learner.explain())` explains them.
+    delta: failure probability. ridge: one number or one per level. bonus_width: the same; with `practical` a multiple
+    of the standard error, else the width itself. trigger: a number, or (a, b) for a + b log n.
+    c_replay: S3Q plays c H m episodes, m the trajectories not in the cache. epochs: "single" or "doubling".
+    bonus_from: the "previous" phase, or the level's "own" Gram matrix.
+    max_episodes: make the constants for at least so many episodes. cache_episodes, cache_bytes: keep the transitions
+    of that many first episodes of exploration, whose policies are then never replayed (`practical`: 64 MiB, if not
+    given). 0 is the paper; a cache that never fills is LSVI-UCB with rare switching.
+    pool: every step is a sample for every level; None: if the problem is stationary and the preset not of Theorem 1.
+
+    >>> import s4q
+    >>> mdp = s4q.problems.river_swim(6, horizon=12)
+    >>> run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=0), episodes=10**6)
+    >>> run.episodes, run.phases > 10, bool(run.gap < mdp.v_star)
+    (1000000, True, True)
+    """
+
+    def __init__(
+        self,
+        problem: Spec | HasSpec,
+        preset: PresetName = "practical",
+        *,
+        delta: float = 0.05,
+        ridge: ArrayLike | None = None,
+        bonus_width: ArrayLike | None = None,
+        trigger: float | tuple[float, float] | None = None,
+        c_replay: float | None = None,
+        epochs: Epochs | None = None,
+        bonus_from: BonusFrom | None = None,
+        max_episodes: int | None = None,
+        cache_episodes: int | None = None,
+        cache_bytes: int | None = None,
+        pool: bool | None = None,
+    ) -> None:
+        settings = constants(
+            spec_of(problem),
+            preset,
+            delta=delta,
+            ridge=ridge,
+            bonus_width=bonus_width,
+            trigger=trigger,
+            c_replay=c_replay,
+            epochs=epochs,
+            bonus_from=bonus_from,
+            max_episodes=max_episodes,
+            cache_episodes=cache_episodes,
+            cache_bytes=cache_bytes,
+            pool=pool,
+        )
+        self._set_up(settings)
+        self._begin_phase()
+
+    def _set_up(self, settings: Constants) -> None:
+        """Before the first phase."""
+        self.constants = settings
+        self.spec = settings.spec
+        self._pool = self.constants.pool
+        # The data-scaled bonus of `practical` shares one Gram matrix between levels when steps are pooled.
+        self._share = self._pool and self.constants.preset == "practical"
+        self.last_phase: PhaseRecord | None = None  # the last finished one
+        self._n_main = self._n_replayed = 0  # episodes so far
+        self.cache = TransitionCache(self.spec, self.constants.cache_episodes, self._pool)
+        self.memory = PolicyReplayMemory()  # [Alg2:Initialize]
+        self._next_id = 0
+        self._phase = 0
+        self._replay_budget = 0  # of the S3Q call in progress, in episodes
+        self._ridge: Array  # of the running phase
+        self._s3q: S3Q | None = None  # the call in progress; None in a main loop
+        self._loop: MainLoop  # of the running phase, or of the phase before while S3Q prepares the next
+        # Raw Sigma of the phase before: one a level, or one in all with pooled steps.
+        self._gram: Array = np.zeros((1 if self._pool else self.spec.horizon, *self.spec.gram_shape))
+
+    @property
+    def q(self) -> LinearQ:
+        """The newest optimistic Q: that of the running phase, or of the phase before while S3Q prepares the next."""
+        return self._loop.q
+
+    @property
+    def policy(self) -> LinearQ:
+        """The greedy policy of `q`."""
+        return self._loop.q
+
+    @property
+    def phases(self) -> int:
+        """Finished phases."""
+        return self._phase - 1
+
+    @property
+    def n_episodes(self) -> int:
+        """Answered so far, replay included."""
+        return self._n_main + self._n_replayed
+
+    @property
+    def open_phase(self) -> PhaseRecord | None:
+        """The phase whose main loop is running, as far as it has come; None while S3Q prepares one."""
+        return None if self._s3q is not None else self._loop.record()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the learner's arrays; the last finished phase, kept for diagnosis, included."""
+        s3q = 0 if self._s3q is None else self._s3q.nbytes
+        last = self.last_phase
+        kept = 0 if last is None else last.q.nbytes + last.cov_ref.nbytes + last.increment.nbytes
+        cached = self.cache.nbytes + self.cache.gram_nbytes
+        return self.memory.nbytes + cached + self._loop.nbytes + self._gram.nbytes + s3q + kept
+
+    def explain(self) -> str:
+        """Where the constants come from, and what they mean in numbers of episodes; print it."""
+        return explain(self.constants)
+
+    def diagnose(self) -> list[Finding]:
+        """Signs of trouble, each with a suggestion; empty when there are none."""
+        return diagnose(self.constants, self.last_phase, self._n_main, self._n_replayed, self.cache.n_episodes)
+
+    def __repr__(self) -> str:
+        stage = "main loop" if self._s3q is None else "S3Q"
+        return f"S4Q({self.constants.preset}, phase {self._phase}, {stage}, {self.nbytes} bytes)"
+
+    def ask(self, max_episodes: int) -> Request:
+        """The next request, of at most `max_episodes` episodes. Changes nothing."""
+        require_count("max_episodes", max_episodes, "the budget left")
+        if self._s3q is not None:
+            request = self._s3q.ask(min(max_episodes, self._replay_budget - self._s3q.n_episodes))
+            if request is not None:
+                return request
+        threshold = self.constants.threshold(self._phase, replaying=len(self.memory) > 0)
+        return self._loop.request(self._next_id, threshold, max_episodes, keep=self.cache.room)
+
+    def tell(self, request: Request, answer: Answer) -> None:
+        """Take the sums of a request, or of a part of it."""
+        if self._s3q is not None and isinstance(request, Regress) and isinstance(answer, Regression):
+            self._s3q.tell(request, answer)
+            self._n_replayed += answer.n_episodes
+            if self._s3q.finished or self._s3q.n_episodes == self._replay_budget:
+                self._finish_replay(self._s3q)
+        elif self._s3q is None and isinstance(request, Explore) and isinstance(answer, Visits):
+            triggered = self._loop.add(request, answer)
+            self._n_main += answer.n_episodes
+            if answer.kept is not None:
+                self.cache.add(answer.kept, min(request.keep, answer.n_episodes))
+            if triggered:
+                self._end_phase()
+        else:
+            raise ValueError(f"{type(answer).__name__} does not answer the open request; tell what was asked last")
+
+    def state(self) -> State:
+        """For a checkpoint: all there is, since learners draw nothing."""
+        return {
+            "constants": self.constants,
+            "memory": self.memory,
+            "cache": self.cache,
+            "last_phase": self.last_phase,
+            "s3q": self._s3q,
+            "loop": self._loop,
+            "gram": self._gram,
+            "ridge": self._ridge,
+            "phase": self._phase,
+            "next_id": self._next_id,
+            "replay_budget": self._replay_budget,
+            "n_main": self._n_main,
+            "n_replayed": self._n_replayed,
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "S4Q":
+        """From a checkpoint: it asks what it would have asked next."""
+        settings = reader.one("constants", Constants)
+        # The sizes of a Spec are believed once an array of the file has them.
+        gram = reader.floats("gram", (1 if settings.pool else settings.spec.horizon, *settings.spec.gram_shape))
+        learner = cls.__new__(cls)
+        learner._set_up(settings)
+        learner.memory = reader.one("memory", PolicyReplayMemory)
+        learner.cache = reader.one("cache", TransitionCache)
+        learner.last_phase = reader.one("last_phase", PhaseRecord) if reader.has("last_phase") else None
+        learner._s3q = reader.one("s3q", S3Q) if reader.has("s3q") else None
+        learner._loop = reader.one("loop", MainLoop)
+        learner._gram = gram
+        learner._ridge = reader.floats("ridge", (learner.spec.horizon,))
+        learner._phase = reader.integer("phase", at_least=1)
+        learner._next_id = reader.integer("next_id")
+        learner._replay_budget = reader.integer("replay_budget")
+        learner._n_main, learner._n_replayed = reader.integer("n_main"), reader.integer("n_replayed")
+        learner._check_parts()
+        return learner
+
+    def _check_parts(self) -> None:
+        """Parts read from a file must be of one problem."""
+        specs = [self.cache.spec] if self._s3q is None else [self.cache.spec, self._s3q.spec]
+        if any(spec != self.spec for spec in specs):
+            raise ValueError("the parts of an S4Q must be of one problem")
+        require_shape("cov_ref", self._loop.cov_ref, self._gram.shape, "(H or 1, n_blocks, k, k)")
+        for q in (self._loop.q, *(entry.policy for entry in self.memory.entries)):
+            require_shape("theta", q.theta, self.spec.theta_shape, "(H, n_blocks, k)")
+
+    def _begin_phase(self) -> None:
+        self._phase += 1  # [Alg2:Phase]
+        n_replayed = self.memory.n_trajectories
+        n_total = n_replayed + self.cache.n_episodes
+        self._ridge = self.constants.ridge(self._phase, n_total)
+        bonus = self._bonus_rule(n_total)
+        if n_total == 0:
+            nothing_seen = zero_fit(self.spec, zero_bonuses(self.spec, bonus), self._share)
+            no_residuals = np.zeros(self.spec.horizon)
+            self._loop = MainLoop(1, nothing_seen, self._ridge, np.zeros_like(self._gram), no_residuals)
+            return
+        slots = self.constants.replay_slots(n_replayed)
+        self._replay_budget = self.spec.horizon * slots
+        nobody = Mixture([self.q], np.ones(1))  # nothing to replay: all is in the cache
+        self._s3q = S3Q(  # [Alg2:CallS3Q]
+            self.spec,
+            self.memory.controller() if n_replayed else nobody,
+            bonus=bonus,
+            ridge=self._ridge,
+            radius=self.constants.radius(),
+            epoch_size=slots if self.constants.epochs == "single" or not slots else None,
+            pool=self._pool,
+            cached=self.cache if self.cache.n_episodes else None,
+            share_whitener=self._share,
+            keep_grams=True,
+            first_id=self._next_id,
+        )
+        if self._s3q.finished:
+            self._finish_replay(self._s3q)
+
+    def _finish_replay(self, s3q: S3Q) -> None:
+        """The S3Q call is over: its last finished epoch gives Q and, scaled to m_tot trajectories, Sigma_ref."""
+        n_replayed = self.memory.n_trajectories
+        scale = n_replayed / max(s3q.n_fitted, 1)
+        grams = s3q.grams
+        cov_ref = scale * grams
+        if self.cache.n_episodes:
+            cov_ref = cov_ref + np.stack([self.cache.gram(h) for h in range(len(grams))])
+        self._next_id = s3q.next_id
+        self._s3q = None
+        self._loop = MainLoop(self._phase, s3q.q, self._ridge, cov_ref, s3q.residuals)
+
+    def _end_phase(self) -> None:
+        loop = self._loop
+        self.last_phase = loop.record()
+        if loop.n_trajectories > loop.n_cached:  # what is in the cache is never replayed
+            self.memory.append(loop.q, loop.n_trajectories - loop.n_cached)  # [Alg2:Append]
+        self._gram = loop.cov_ref + loop.increment
+        self._next_id += 1
+        self._begin_phase()
+
+    def _bonus_rule(self, n_total: int) -> BonusRule:
+        """The bonus of the running phase."""
+        own = OwnGramBonus(self.constants, self._phase, n_total, self._ridge)
+        if self.constants.bonus_from == "own":
+            return own
+        nothing = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
+        grams = np.broadcast_to(self._gram, (self.spec.horizon, *self.spec.gram_shape))
+        bonuses = [own(h, replace(nothing, gram=gram)) for h, gram in enumerate(grams)]
+        return FixedBonus(np.stack([b.whitener for b in bonuses]), np.stack([b.width for b in bonuses]))

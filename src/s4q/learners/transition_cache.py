@@ -1,0 +1,218 @@
+"""TransitionCache: the transitions of the first few episodes of exploration, kept for ever within a bound.
+
+Early policies are bad and short-lived: what they saw fits in a small cache, and they need never be replayed. The
+learner computes the cached part of each level's sums itself, with the target at hand. Steps that are equal bit for
+bit are stored once, with a count.
+"""
+
+from dataclasses import fields
+from hashlib import blake2b
+from typing import Any, Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from s4q.core.blocks import Array, IntArray
+from s4q.core.codec import Reader, State
+from s4q.core.factors import Factors
+from s4q.core.least_squares import Moments, elliptical_norm_sq, gram_of
+from s4q.core.linear_q import LinearQ
+from s4q.core.messages import Spec, Transitions
+from s4q.core.validation import require_shape
+
+_DIGEST = 16  # bytes: no two of 10^12 steps share one, but for a chance of 10^-15
+_DTYPES: dict[str, type] = {"vectors": np.float64, "rewards": np.float64, "next_vectors": np.float64, "ended": np.bool_}
+
+
+class Cached(Protocol):
+    """Samples that the learner holds itself."""
+
+    def moments(self, level: int, value: LinearQ) -> Moments:
+        """Their sums for a fit of `level` with this target."""
+        ...
+
+
+@final
+class TransitionCache:
+    """Holds the steps of at most `max_episodes` episodes: per level, or all in one place with `pool`.
+
+    >>> import s4q
+    >>> spec = s4q.problems.chain(3, 2).spec
+    >>> cache = TransitionCache(spec, max_episodes=10, pool=False)
+    >>> cache.room, cache.n_episodes, cache.nbytes
+    (10, 0, 0)
+    """
+
+    def __init__(self, spec: Spec, max_episodes: int, pool: bool) -> None:
+        self.max_episodes = max_episodes
+        self.n_episodes = 0
+        self.spec = spec
+        self._pool = pool
+        self._shelves = [_Shelf() for _ in range(1 if pool else spec.horizon)]
+
+    @property
+    def room(self) -> int:
+        """How many more episodes fit."""
+        return self.max_episodes - self.n_episodes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by steps, the index of equal ones and room for the norms of their features included."""
+        return sum(shelf.nbytes for shelf in self._shelves)
+
+    @property
+    def gram_nbytes(self) -> int:
+        """Bytes set aside for Gram matrices and their factors, which do not grow with the steps."""
+        each = 3 if self._pool and self.spec.block_dim > 1 else 1  # with whitener and eigenvectors
+        return each * len(self._shelves) * 8 * int(np.prod(self.spec.gram_shape)) if self.n_episodes else 0
+
+    def add(self, kept: Transitions, n_episodes: int) -> None:
+        """Keep the steps of n episodes."""
+        if n_episodes > self.room:
+            raise ValueError(f"the cache has room for {self.room} episodes; got {n_episodes}")
+        self.n_episodes += n_episodes
+        for h, shelf in enumerate(self._shelves):
+            rows = slice(None) if self._pool else kept.levels == h
+            # One dtype a column, so that equal steps have equal bytes whoever made them.
+            columns: dict[str, NDArray[Any]] = {
+                f.name: np.asarray(getattr(kept, f.name), _DTYPES.get(f.name, np.int64)) for f in fields(kept)
+            }
+            if self._pool:
+                columns["levels"] = np.zeros_like(columns["levels"])
+            shelf.add(Transitions(**{name: column[rows] for name, column in columns.items()}))
+
+    def moments(self, level: int, value: LinearQ) -> Moments:
+        """The sums a fit of `level` needs, with the target at hand."""
+        shelf = self._shelf(level)
+        if shelf.steps is None:
+            return Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
+        # With pooled steps and one metric for all levels, none of this changes from level to level.
+        shared = self._pool and value.whitener is not None and len(value.whitener) == 1
+        norm_sq = shelf.norms_sq(value.whitener[0]) if shared and value.whitener is not None else None
+        gram, factors = shelf.gram(self.spec), shelf.factors(self.spec) if self._pool else None
+        return shelf.steps.moments(self.spec, level, value, gram, factors, norm_sq)
+
+    def gram(self, level: int) -> Array:
+        """sum of phi phi^T behind a fit of `level`, (n_blocks, k, k)."""
+        return self._shelf(level).gram(self.spec)
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        return {
+            "spec": self.spec,
+            "max_episodes": self.max_episodes,
+            "n_episodes": self.n_episodes,
+            "pool": self._pool,
+            "shelves": [{"steps": shelf.steps} for shelf in self._shelves],
+        }
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "TransitionCache":
+        """From a checkpoint."""
+        cache = cls(reader.one("spec", Spec), reader.integer("max_episodes"), reader.flag("pool"))
+        cache.n_episodes = reader.integer("n_episodes")
+        rows = reader.rows("shelves")
+        if cache.room < 0 or len(rows) != len(cache._shelves):
+            raise ValueError(f"a cache of {cache.max_episodes} episodes cannot hold {cache.n_episodes} in this form")
+        for shelf, row in zip(cache._shelves, rows, strict=True):
+            if row.has("steps"):
+                shelf.restore(row.one("steps", Transitions), cache.spec)
+        return cache
+
+    def _shelf(self, level: int) -> "_Shelf":
+        return self._shelves[0 if self._pool else level]
+
+
+def bytes_per_step(spec: Spec) -> int:
+    """The most that one cached step takes, its digest in the index of equal steps included."""
+    floats = spec.block_dim + 1 + spec.n_actions * spec.block_dim
+    integers = 1 + 1 + spec.n_actions
+    row = 8 * (floats + integers) + 1
+    return row + 8 + _DIGEST + 8 + 8 * spec.n_actions  # the row and its count; its digest and place; norms
+
+
+@final
+class _Shelf:
+    """Steps without repetition, and what is known of them until more come."""
+
+    def __init__(self) -> None:
+        self.steps: Transitions | None = None
+        self._known_gram: Array | None = None
+        self._known_factors: Factors | None = None
+        self._digests: NDArray[np.bytes_] = np.zeros(0, dtype=f"S{_DIGEST}")  # (n,) of the steps, in order
+        self._rows: IntArray = np.zeros(0, dtype=np.int64)  # (n,): where each of them stands
+        self._known_norms: tuple[Array, Array] | None = None  # in the metric of this whitener
+
+    @property
+    def nbytes(self) -> int:
+        if self.steps is None:
+            return 0
+        return self._digests.nbytes + self._rows.nbytes + self.steps.nbytes + 8 * self.steps.next_blocks.size
+
+    def gram(self, spec: Spec) -> Array:
+        """sum of phi phi^T, (n_blocks, k, k)."""
+        if self._known_gram is None:
+            steps = self.steps
+            self._known_gram = (
+                np.zeros(spec.gram_shape)
+                if steps is None
+                else gram_of(steps.vectors, steps.blocks, spec.n_blocks, steps.weights)
+            )
+        return self._known_gram
+
+    def factors(self, spec: Spec) -> Factors:
+        """Of the Gram matrix."""
+        if self._known_factors is None:
+            self._known_factors = Factors(self.gram(spec))
+        return self._known_factors
+
+    def norms_sq(self, whitener: Array) -> Array | None:
+        """Of the next features, (n, n_actions), in the metric of this whitener (n_blocks, k, k)."""
+        if self.steps is None:
+            return None
+        if self._known_norms is None or not np.array_equal(self._known_norms[0], whitener):
+            norms = elliptical_norm_sq(self.steps.next_vectors, self.steps.next_blocks, whitener)
+            self._known_norms = (whitener, norms)
+        return self._known_norms[1]
+
+    def restore(self, steps: Transitions, spec: Spec) -> None:
+        """Take steps that were here before; none is there twice."""
+        require_shape("next_vectors", steps.next_vectors, (None, spec.n_actions, spec.block_dim), "(n, A, k)")
+        if max(steps.blocks.max(initial=0), steps.next_blocks.max(initial=0)) >= spec.n_blocks:
+            raise ValueError(f"blocks of cached steps must lie in 0..{spec.n_blocks - 1}")
+        self.steps = steps
+        self._digests, self._rows = np.unique(_digests(steps), return_index=True)
+        if len(self._rows) != len(steps.weights):
+            raise ValueError("cached steps must not repeat")
+
+    def add(self, steps: Transitions) -> None:
+        """Count the steps that are here already, append the others."""
+        self._known_gram = self._known_factors = self._known_norms = None
+        digests, first, inverse = np.unique(_digests(steps), return_index=True, return_inverse=True)
+        counts = np.zeros(len(digests), dtype=np.int64)
+        np.add.at(counts, inverse, steps.weights)
+        places = np.searchsorted(self._digests, digests)
+        new = np.ones(len(digests), dtype=np.bool_)
+        inside = np.flatnonzero(places < len(self._digests))
+        new[inside] = self._digests[places[inside]] != digests[inside]
+        if self.steps is not None:
+            self.steps.weights[self._rows[places[~new]]] += counts[~new]
+        if new.any():
+            order = np.argsort(first[new])  # appended in the order of their coming
+            fresh = Transitions(*(getattr(steps, f.name)[first[new][order]] for f in fields(steps)))
+            fresh.weights[:] = counts[new][order]
+            rows = np.empty(len(order), dtype=np.int64)
+            rows[order] = len(self._rows) + np.arange(len(order))
+            self._digests = np.insert(self._digests, places[new], digests[new])
+            self._rows = np.insert(self._rows, places[new], rows)
+            self.steps = fresh if self.steps is None else Transitions.concatenate([self.steps, fresh])
+
+
+def _digests(steps: Transitions) -> NDArray[np.bytes_]:
+    """(n,): a digest of the bytes of each step, its weight apart. All are equally long: trailing zeros mislead none."""
+    n = len(steps.weights)
+    rows: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
+    if n:
+        columns = [getattr(steps, f.name).reshape(n, -1) for f in fields(steps) if f.name != "weights"]
+        rows = np.concatenate([np.ascontiguousarray(column).view(np.uint8) for column in columns], axis=1)
+    return np.array([blake2b(row, digest_size=_DIGEST).digest() for row in rows], dtype=f"S{_DIGEST}")

@@ -1,0 +1,124 @@
+"""Widths of the bonus: how far a fit may lie from what it estimates, one formula a function."""
+
+from dataclasses import dataclass, replace
+from math import log, sqrt
+from typing import final
+
+import numpy as np
+
+from s4q.core.blocks import Array
+from s4q.core.factors import Factors
+from s4q.core.least_squares import Moments, ridge_fit
+from s4q.core.linear_q import LevelBonus
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Theory:
+    """The numbers in which `paper` and `tight` differ: the same proofs, with the printed and with the best steps."""
+
+    ridge: float  # times log(64 d H p^2 n^2 / delta)
+    trigger: float  # times log(64 H p^2 n^2 / delta)
+    risk: float  # times M^2 [d log(32 B n M) + log(1/delta_fit)]
+    inflation: float  # width of the bonus over radius of the fit: the empirical covariance may be too large
+
+
+PAPER = Theory(ridge=4 / log(36 / 35), trigger=32 * 2 + 8 * 7 / 3, risk=64.0, inflation=sqrt(2))
+TIGHT = Theory(ridge=2 / (4 / 3 * log(4 / 3) - 1 / 3), trigger=16.2, risk=32.0, inflation=sqrt(4 / 3))
+
+
+def risk_radius(
+    theory: Theory, *, dim: int, n: int, ball: float, largest_target: float, ridge: float, log_inverse_delta: float
+) -> float:
+    """alpha_u: radius of a fit around the best on-policy predictor, from an excess-risk bound; numbers of order 1.
+
+    >>> round(risk_radius(PAPER, dim=10, n=10**6, ball=1, largest_target=2, ridge=6533, log_inverse_delta=7.56))
+    369
+    """
+    largest = ball + largest_target  # M: the largest residual
+    cover = dim * max(log(32 * ball * n * largest), 0.0) + log_inverse_delta
+    return sqrt(theory.risk * largest**2 * cover + 2 + 4 * ball**2 * ridge)  # [Thm:FitRadius]
+
+
+def directions_seen(gram: Array, ridge: float, known: Factors | None = None) -> Array:
+    """k_e = tr G (G + ridge I)^-1 of each block, (n_blocks,): how many directions the samples have told about.
+
+    known: the factors of G, where there are some.
+
+    >>> directions_seen(np.diag([3.0, 0.0])[None], ridge=1.0).tolist()
+    [0.75]
+    """
+    k = gram.shape[-1]
+    if k == 1:
+        return np.asarray(gram[:, 0, 0] / (gram[:, 0, 0] + ridge))
+    white = (known or Factors(gram)).whitener(ridge)
+    missing = ridge * np.einsum("bij,bij->b", white, white)  # the inverse is W^T W
+    return np.asarray(np.clip(k - missing, 0.0, k))
+
+
+def fixed_design_radius(
+    gram: Array, *, ridge: float, half_range: float, ball: float, log_inverse_delta: float
+) -> Array:
+    """Radius per block, (n_blocks,), when the features are exact and the samples of a level independent given them.
+
+    >>> fixed_design_radius(np.zeros((1, 1, 1)), ridge=4.0, half_range=0.5, ball=1.0, log_inverse_delta=8.0).tolist()
+    [4.0]
+    """
+    seen, t = directions_seen(gram, ridge), log_inverse_delta
+    noise = half_range * np.sqrt(seen + 2 * np.sqrt(seen * t) + 2 * t)
+    return np.asarray(noise + ball * sqrt(ridge))  # [Thm:RealisableRadius]
+
+
+def self_normalised_radius(
+    gram: Array, *, ridge: float, half_range: float, ball: float, log_inverse_delta: float
+) -> Array:
+    """Radius per block, (n_blocks,), when the features are exact and samples depend on each other through time.
+
+    >>> self_normalised_radius(np.zeros((1, 1, 1)), ridge=4.0, half_range=0.5, ball=1.0, log_inverse_delta=8.0).tolist()
+    [4.0]
+    """
+    k = gram.shape[-1]
+    gain = np.linalg.slogdet(gram / ridge + np.eye(k))[1]
+    noise = half_range * np.sqrt(2 * log_inverse_delta + np.maximum(gain, 0.0))
+    return np.asarray(noise + ball * sqrt(ridge))  # [Thm:PooledRadius]
+
+
+def data_scaled_bonus(moments: Moments, *, ridge: float, value_bound: float, kappa: float, horizon: int) -> LevelBonus:
+    """A bonus whose width is the spread of the targets, as far as the data tells; no guarantee.
+
+    The full value bound for a direction never seen, next to nothing of it after one visit; then kappa standard errors.
+    The variance near phi is shrunk, with the weight of one sample, to the residual of the whole fit plus a floor: one
+    lucky sample must not look like certainty.
+    """
+    theta = ridge_fit(moments, ridge)
+    squares = replace(moments, moment=moments.moment_sq)
+    return LevelBonus(
+        whitener=moments.factors.whitener(ridge),
+        width=np.full(len(theta), value_bound * sqrt(ridge)),
+        second=ridge_fit(squares, ridge),
+        noise=residual_variance(moments, theta, ridge) + (floor_share(horizon) * value_bound) ** 2,
+        ceiling=value_bound**2 / 4,
+        ridge=ridge,
+        kappa=kappa,
+    )
+
+
+def floor_share(horizon: int) -> float:
+    """The least standard deviation of a target, as a share of the value bound; it falls like a root of the horizon.
+
+    >>> floor_share(5), floor_share(40)
+    (0.03, 0.015)
+    """
+    return 0.03 * min(1.0, sqrt(10 / horizon))
+
+
+def residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
+    """Residual sum of squares of a fit over its degrees of freedom.
+
+    >>> seen = Moments.of(np.ones((4, 1)), np.zeros(4, int), np.array([0.0, 1.0, 0.0, 1.0]), n_blocks=1)
+    >>> round(residual_variance(seen, np.array([[0.5]]), ridge=1e-9), 6)
+    0.333333
+    """
+    fitted = 2 * float((theta * moments.moment).sum()) - float(np.einsum("bi,bij,bj->", theta, moments.gram, theta))
+    freedom = moments.n - float(directions_seen(moments.gram, ridge, moments.factors).sum())
+    return max(moments.sum_y2 - fitted, 0.0) / max(freedom, 1.0)

@@ -1,0 +1,46 @@
+"""DeepSea: one path in 2^N pays, and every step towards it costs a little."""
+
+import numpy as np
+
+from s4q.core.validation import require_count
+from s4q.problems.finite_mdp import FiniteMDP
+
+
+def deep_sea(size: int = 10, *, stochastic: bool = False, mapping_seed: int = 0) -> FiniteMDP:
+    """A diver sinks one row a step and steers left or right; the treasure lies in the right corner of the last row.
+
+    The row is the level, the state is the column. Which action means right is drawn per cell from `mapping_seed`. A
+    right move costs 0.01/N whether or not it works; right in the corner pays 1. Stochastic: a right move fails with
+    probability 1/N and stays. Rewards have no noise. One-hot features per level, of length 2N. An episode pays at
+    most once: value bound 1.
+
+    >>> facts = deep_sea(10).facts()
+    >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
+    'V* 0.9900, uniform -0.0040, chance 9.8e-04'
+    >>> facts = deep_sea(10, stochastic=True).facts()
+    >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
+    'V* 0.3809, uniform -0.0046, chance 3.8e-04'
+    """
+    require_count("mapping_seed", mapping_seed, "the seed of the problem", at_least=0)
+    require_count("size", size, "the depth and width of the sea", at_least=2)
+    right = np.random.default_rng(np.random.SeedSequence(mapping_seed)).integers(2, size=(size, size))
+    slip = 1.0 / size if stochastic else 0.0
+    transitions = np.zeros((size, size, 2, size))
+    rewards = np.zeros((size, size, 2))
+    for row in range(size):
+        for column in range(size):
+            go_right, go_left = right[row, column], 1 - right[row, column]
+            transitions[row, column, go_left, max(column - 1, 0)] = 1.0
+            transitions[row, column, go_right, min(column + 1, size - 1)] += 1.0 - slip
+            transitions[row, column, go_right, column] += slip
+            rewards[row, column, go_right] = -0.01 / size
+    rewards[-1, -1, right[-1, -1]] += 1.0
+    return FiniteMDP(
+        transitions,
+        rewards,
+        start=np.eye(size)[0],
+        reward_min=-0.01 / size,
+        reward_max=1.0,
+        value_bound=1.0,
+        reward_noise="none",
+    )

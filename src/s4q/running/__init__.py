@@ -1,0 +1,1 @@
+"""The loop that lets a learner ask and a collector answer, and what it keeps: accounting, logs, checkpoints."""

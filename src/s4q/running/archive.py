@@ -1,0 +1,261 @@
+"""Archive: one file of arrays and a manifest, written whole or not at all, read with suspicion.
+
+The layout is that of an .npz file (a zip of .npy members, stored without compression) plus `manifest.json`, which
+names every member with its shape, dtype and SHA-256. The zip comment holds the SHA-256 of all bytes before it, so that
+one flipped bit anywhere is noticed. Nothing in the file is ever executed, and no size in it is believed before it is
+compared with the size of the file.
+"""
+
+import glob
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, final
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from s4q.core.codec import DTYPES
+
+MANIFEST = "manifest.json"
+_DIGEST = 64  # characters of a SHA-256
+_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*\.npy", re.ASCII)
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes
+_STALE = 3600.0  # seconds after which what a killed writer left behind is removed
+
+
+@final
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read or written: which file, why, and what to do."""
+
+
+def previous_of(path: Path) -> Path:
+    """Where the file before the newest one is kept."""
+    return path.parent / f"{path.name}.previous"
+
+
+def refusal(path: Path, cause: str) -> CheckpointError:
+    """The error about a file that cannot be read, with the cure."""
+    previous = previous_of(path)
+    cure = f"the previous good file is {previous}" if previous.exists() else "there is no previous file; start again"
+    return CheckpointError(f"{path} is not a checkpoint that can be read: {cause}; {cure}")
+
+
+def require_place(path: Path) -> None:
+    """A plain file, or a new one in a folder that is there; a folder, a device or a pipe is never replaced."""
+    if path.exists() and not path.is_file():
+        raise CheckpointError(f"{path} is no plain file; choose the name of a file")
+    if not path.name or not path.parent.is_dir():
+        raise CheckpointError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
+
+
+def write(path: Path, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Replace the file at once; a reader sees the old one or the new one, even after a crash. The old one is kept."""
+    require_place(path)
+    with _replacing(path) as file:
+        members = {f"{name}.npy": _npy(array) for name, array in arrays.items()}
+        described = {name: _described(arrays[name[:-4]], data) for name, data in members.items()}
+        text = json.dumps({**manifest, "members": described}, allow_nan=False)
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            archive.comment = b"0" * _DIGEST  # filled in below, once the bytes before it are known
+            archive.writestr(zipfile.ZipInfo(MANIFEST, _EPOCH), text)
+            for name, data in members.items():
+                archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
+        file.seek(-_DIGEST, os.SEEK_END)
+        end = file.tell()
+        digest = _digest(file, end)
+        file.seek(end)
+        file.write(digest.encode())
+
+
+def _npy(array: NDArray[Any]) -> bytes:
+    plain = np.ascontiguousarray(array).reshape(array.shape)
+    buffer = io.BytesIO()
+    npy.write_array_header_1_0(buffer, npy.header_data_from_array_1_0(plain))
+    buffer.write(plain.tobytes())
+    return buffer.getvalue()
+
+
+def _described(array: NDArray[Any], data: bytes) -> dict[str, Any]:
+    return {"shape": list(array.shape), "dtype": array.dtype.str, "sha256": hashlib.sha256(data).hexdigest()}
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A new file that takes the place of `path` when all is well."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    try:
+        with partial.open("xb+") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _keep_previous(path)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    _sync_directory(path.parent)
+    _sweep(path)
+
+
+def _keep_previous(path: Path) -> None:
+    """A good file there is also called `.previous` from now on; `path` never goes missing where hard links exist."""
+    if not _is_whole(path):  # a broken one must not take the place of a good one
+        return
+    link = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    try:
+        os.link(path, link)
+    except OSError:
+        os.replace(path, previous_of(path))
+        return
+    os.replace(link, previous_of(path))
+    link.unlink(missing_ok=True)  # rename leaves both names when they are the same file already
+
+
+def _is_whole(path: Path) -> bool:
+    """Is there a file, with the digest it ends with?"""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        size = max(os.fstat(file.fileno()).st_size - _DIGEST, 0)
+        digest = _digest(file, size)
+        return file.read() == digest.encode()
+
+
+def _sync_directory(directory: Path) -> None:
+    with suppress(OSError):  # some systems cannot open a directory
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed writers left behind."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > _STALE:
+                left.unlink()
+
+
+def read(path: Path, schema: int, needs: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Manifest and arrays; CheckpointError for anything but a whole file that `write` could have made.
+
+    schema: the newest one that is understood. needs: the key of the manifest that says which version wrote it.
+    """
+    if path.exists() and not path.is_file():  # to open a pipe would be to wait for ever
+        raise refusal(path, "it is a folder, a device or a pipe")
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            size = os.fstat(file.fileno()).st_size
+            infos = _checked_infos(archive, size)
+            manifest = _read_manifest(archive)
+            _require_schema(manifest, schema, needs)
+            if archive.comment.decode("ascii", "replace") != _digest(file, size - _DIGEST):
+                raise ValueError("its bytes do not match their SHA-256: it was damaged or cut short")
+            return manifest, _read_arrays(archive, infos, manifest)
+    except FileNotFoundError:
+        raise refusal(path, "it does not exist") from None
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, EOFError, RecursionError) as error:
+        raise refusal(path, str(error) or type(error).__name__) from None
+
+
+def _checked_infos(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """The members by name; only plain ones that fit in the file."""
+    infos = archive.infolist()
+    for info in infos:
+        if info.filename != MANIFEST and not _NAME.fullmatch(info.filename):
+            raise ValueError(f"it has a member called {info.filename[:60]!r}, a name that is not allowed")
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 or info.file_size != info.compress_size:
+            raise ValueError(f"its member {info.filename} is compressed or encrypted, so its size cannot be trusted")
+    if sum(info.file_size for info in infos) > size:
+        raise ValueError("its members claim to be larger than the file")
+    by_name = {info.filename: info for info in infos}
+    if len(by_name) != len(infos):
+        raise ValueError("two of its members have the same name")
+    return by_name
+
+
+def _read_manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
+    if MANIFEST not in archive.namelist():
+        raise ValueError(f"it has no {MANIFEST}")
+    manifest = json.loads(archive.read(MANIFEST))
+    if not isinstance(manifest, dict):
+        raise ValueError(f"its {MANIFEST} is not an object")
+    return manifest
+
+
+def _require_schema(manifest: Mapping[str, Any], schema: int, needs: str) -> None:
+    found = manifest.get("schema")
+    if type(found) is not int or found < 1:
+        raise ValueError(f"its schema is {found!r}, which is not a version")
+    if found < schema:
+        wrote = str(manifest.get(needs))[:40]
+        raise ValueError(f"it has schema {found}, written by {needs} {wrote}, and this one reads {schema}: begin anew")
+    if found > schema:
+        wrote = str(manifest.get(needs))[:40]
+        raise ValueError(f"it has schema {found} and this s4q reads up to {schema}: install {needs} {wrote} or newer")
+
+
+def _read_arrays(
+    archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], manifest: Mapping[str, Any]
+) -> dict[str, NDArray[Any]]:
+    members = manifest.get("members")
+    if not isinstance(members, dict):
+        raise ValueError(f"its {MANIFEST} names no members")
+    odd = sorted(set(members) ^ (set(infos) - {MANIFEST}))
+    if odd:
+        raise ValueError(f"its {MANIFEST} and its members do not agree on {odd[0]!r}")
+    return {name[:-4]: _parsed(name, archive.read(name), entry) for name, entry in members.items()}
+
+
+def _parsed(name: str, data: bytes, entry: Any) -> NDArray[Any]:
+    """The array in the bytes of a .npy member, if it is as the manifest says."""
+    if not isinstance(entry, dict) or hashlib.sha256(data).hexdigest() != entry.get("sha256"):
+        raise ValueError(f"{name} does not match its SHA-256")
+    start = 10 + int.from_bytes(data[8:10], "little")
+    shape, fortran, dtype = _header(data[:start])
+    if dtype.hasobject or dtype.str not in DTYPES:
+        raise ValueError(f"{name} has dtype {dtype.str}; only float64, int64 and bool are read, never Python objects")
+    if fortran or entry.get("dtype") != dtype.str or entry.get("shape") != list(shape):
+        raise ValueError(f"{name} has shape {shape} and dtype {dtype.str}, not what {MANIFEST} says")
+    count = 1
+    for n in shape:  # numbers of any size: no overflow, and nothing is allocated before this holds
+        count *= n
+    if min(shape, default=0) < 0 or len(data) - start != count * dtype.itemsize:
+        raise ValueError(f"{name} claims shape {shape} but holds {len(data) - start} bytes")
+    if dtype.str == "|b1" and max(data[start:], default=0) > 1:
+        raise ValueError(f"{name} holds a bool that is neither 0 nor 1")
+    return np.frombuffer(data, dtype, count, start).reshape(shape).copy()
+
+
+@lru_cache(maxsize=256)
+def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and dtype; many members have the same."""
+    stream = io.BytesIO(data)
+    if npy.read_magic(stream) != (1, 0):
+        raise ValueError("a member is not in version 1.0 of the .npy format")
+    return npy.read_array_header_1_0(stream)
+
+
+def _digest(file: IO[bytes], size: int) -> str:
+    """SHA-256 of the first `size` bytes."""
+    digest, left = hashlib.sha256(), size
+    file.seek(0)
+    while left > 0:
+        block = file.read(min(left, 1 << 20))
+        if not block:
+            break
+        digest.update(block)
+        left -= len(block)
+    return digest.hexdigest()

@@ -1,0 +1,203 @@
+"""Checkpoints: a learner and the progress of its run in one file; going on from it gives the bits of never stopping.
+
+Learners draw nothing and collectors draw from addresses, so the state of a learner, the seed of the collector and the
+counters of the run are all there is to save.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+from typing import Any, final
+
+from s4q.core.codec import Json, Packed, Reader, State, cannot_be_saved, pack, unpack
+from s4q.core.messages import Learner
+from s4q.core.validation import require_count, require_positive
+from s4q.core.version import __version__
+from s4q.learners.s3q import S3Q
+from s4q.learners.s4q import S4Q
+from s4q.running import archive
+from s4q.running.archive import CheckpointError, refusal
+from s4q.running.progress import Progress
+
+SCHEMA = 3
+Extra = Mapping[str, Any]  # what JSON can hold
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True, repr=False)
+class Checkpoint:
+    """All it takes to go on: hand it to `run` in place of a learner."""
+
+    learner: S3Q | S4Q
+    seed: int  # of the collector
+    progress: Progress
+    extra: Extra = field(default_factory=dict)  # whatever the writer wanted to keep beside it
+    n_episodes: int = field(init=False)  # the learner had answered, those of earlier runs included
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_episodes", self.learner.n_episodes)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.progress.episodes} of {self.progress.budget} episodes, {self.learner!r})"
+
+    @property
+    def begun(self) -> bool:
+        """Was it written in the midst of a run, which can be finished?"""
+        return self.progress.budget > 0
+
+    def require_seed(self, seed: int) -> None:
+        """Another seed would play other episodes than the run that was interrupted."""
+        if seed != self.seed:
+            raise ValueError(f"the checkpoint was made with a collector of seed {self.seed}; got one of seed {seed}")
+
+    def state(self) -> State:
+        """For the file."""
+        return {"learner": self.learner, "seed": self.seed, "progress": self.progress, "extra": Json(self.extra)}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Checkpoint":
+        """From the file."""
+        extra = reader.json("extra")
+        if not isinstance(extra, dict):
+            raise ValueError("extra must be an object")
+        return cls(
+            learner=reader.either("learner", S4Q, S3Q),
+            seed=reader.integer("seed"),
+            progress=reader.one("progress", Progress),
+            extra=extra,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Autosave:
+    """Where and how often `run` writes: at the beginning, after every phase, after `minutes` at the latest, at the end.
+
+    extra: anything JSON can hold, kept in the file for whoever reads it.
+    """
+
+    path: str | PathLike[str]
+    minutes: float = 5.0
+    extra: Extra = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_positive("minutes", self.minutes, "the longest time between two checkpoints")
+
+
+def save(
+    path: str | PathLike[str],
+    learner: Learner,
+    *,
+    seed: int,
+    progress: Progress | None = None,
+    extra: Extra | None = None,
+) -> None:
+    """Write a checkpoint: at once or not at all. The file that was there becomes `<path>.previous`.
+
+    progress: how far the run has come; None: a run that has not begun.
+    """
+    place = Path(path)
+    packed = _packed(learner, seed, progress or Progress(budget=0), extra or {})
+    manifest = {"format": "s4q checkpoint", "schema": SCHEMA, "s4q": __version__, "objects": packed.objects}
+    try:
+        archive.write(place, manifest, packed.arrays)
+    except OSError as error:
+        raise CheckpointError(f"{place} cannot be written: {error}; choose another place or make room") from error
+
+
+def load(path: str | PathLike[str]) -> Checkpoint:
+    """Read a checkpoint. CheckpointError says which file, why, and where the previous good one is; nothing is run.
+
+    >>> import s4q, tempfile
+    >>> mdp = s4q.problems.chain()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(f"{folder}/run.s4q", s4q.S4Q(mdp), seed=7)
+    ...     load(f"{folder}/run.s4q").learner
+    S4Q(practical, phase 1, main loop, 6080 bytes)
+    """
+    place = Path(path)
+    manifest, arrays = archive.read(place, SCHEMA, "s4q")
+    objects = manifest.get("objects")
+    try:
+        if set(manifest) != {"format", "schema", "s4q", "objects", "members"} or not isinstance(objects, list):
+            raise ValueError("its manifest does not describe a checkpoint")
+        return unpack(Packed(objects, arrays), Checkpoint)
+    except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
+        raise refusal(place, str(error) or type(error).__name__) from None
+
+
+def where_to_begin(
+    source: Learner | Checkpoint, seed: int, episodes: int, record: bool, evaluation_share: float | None
+) -> tuple[Learner, Progress]:
+    """The learner and the progress to go on from; refused where the run would not be the one that was interrupted."""
+    if not isinstance(source, Checkpoint):
+        share = float(evaluation_share or 0.0)
+        begins = (seed, episodes, source.spec, getattr(source, "constants", None), getattr(source, "n_episodes", 0))
+        name = blake2b(repr((*begins, share)).encode(), digest_size=6).hexdigest()
+        return source, Progress(budget=episodes, name=name, record=() if record else None, evaluation_share=share)
+    progress = source.progress
+    if source.learner.n_episodes != source.n_episodes:
+        raise ValueError("the learner of this checkpoint has gone on since; load the file again")
+    source.require_seed(seed)
+    if episodes < progress.episodes:
+        raise ValueError(
+            f"episodes is the number for the whole run, of which {progress.episodes} have been played; got {episodes}"
+        )
+    if record and progress.record is None:
+        raise ValueError("record=True needs the record from the first phase on, and this run was begun without it")
+    share = progress.evaluation_share if evaluation_share is None else float(evaluation_share)
+    if source.begun and share != progress.evaluation_share:
+        raise ValueError(
+            f"the checkpoint is of a run with evaluation_share {progress.evaluation_share}; got {share}, pass the same"
+        )
+    kept = progress.record if record else None
+    return source.learner, replace(progress, budget=episodes, record=kept, evaluation_share=share)
+
+
+def _packed(learner: Learner, seed: int, progress: Progress, extra: Extra) -> Packed:
+    if not isinstance(learner, (S3Q, S4Q)):
+        raise cannot_be_saved("a learner", learner, S3Q, S4Q)
+    require_count("seed", seed, "the seed of the collector", at_least=0)
+    try:
+        plain = json.loads(json.dumps(extra, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"extra must hold what JSON can hold ({error}); got {extra!r}") from None
+    if not isinstance(plain, dict):
+        raise ValueError(f"extra must be a dictionary; got {extra!r}")
+    return pack(Checkpoint(learner=learner, seed=int(seed), progress=progress, extra=plain))
+
+
+@final
+class Keeper:
+    """Writes the checkpoints of one run."""
+
+    def __init__(self, autosave: Autosave, learner: Learner, seed: int) -> None:
+        self._autosave, self._learner, self._seed = autosave, learner, seed
+        archive.require_place(Path(autosave.path))
+        self._written = time.monotonic()
+        self._episodes: int | None = None  # of the newest checkpoint
+
+    @property
+    def due(self) -> bool:
+        """Has it been too long?"""
+        return time.monotonic() - self._written >= 60 * self._autosave.minutes
+
+    def write(self, progress: Progress) -> None:
+        """Write, unless this very state was written already."""
+        if progress.episodes != self._episodes:
+            save(self._autosave.path, self._learner, seed=self._seed, progress=progress, extra=self._autosave.extra)
+            self._episodes = progress.episodes
+            self._written = time.monotonic()
+
+
+def as_autosave(checkpoint: str | PathLike[str] | Autosave) -> Autosave:
+    """A bare path means the default rhythm."""
+    if isinstance(checkpoint, (str, PathLike)):
+        return Autosave(checkpoint)
+    if not isinstance(checkpoint, Autosave):
+        raise ValueError(f"checkpoint must be a path or an Autosave; got {type(checkpoint).__name__}")
+    return checkpoint

@@ -1,0 +1,84 @@
+"""Progress: how far a run has come, for going on later."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import final
+
+from s4q.certificates.certifier import Certified
+from s4q.core.codec import Reader, State
+from s4q.core.messages import Returns
+from s4q.learners.fit_record import FitRecord
+from s4q.learners.main_loop import PhaseRecord
+from s4q.running.curve import Played, Point
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Progress:
+    """How far a run has come: what a checkpoint keeps of it beside the learner."""
+
+    budget: int  # the episodes it was to play in all
+    name: str = ""  # of the run: what it began with, in short; a log knows its lines by it
+    episodes: int = 0
+    steps: int = 0
+    regret: float = 0.0
+    cpu_seconds: float = 0.0
+    played: Played = field(default_factory=Played)  # in main loops, so far
+    phase_played: Played = field(default_factory=Played)  # in the main loop of the running phase
+    points: tuple[Point, ...] = ()  # of the finished phases
+    record: tuple[PhaseRecord, ...] | None = None  # with record=True
+    fits: tuple[FitRecord, ...] = ()  # with record=True
+    certified: Certified | None = None  # where certificates are made along the way
+    request_episodes: int = 0  # of the request that is answered in part
+    request_steps: int = 0
+    evaluation_share: float = 0.0
+    evaluation_episodes: int = 0
+    evaluations: Mapping[int, Returns] = field(default_factory=dict)  # by phase
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        parts = {"played": asdict(self.played), "phase_played": asdict(self.phase_played)}
+        evaluations = {"evaluated_phases": list(self.evaluations), "evaluations": list(self.evaluations.values())}
+        return {**plain, **parts, **evaluations, "points": [asdict(point) for point in self.points]}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "Progress":
+        """From a checkpoint."""
+        progress = cls(
+            budget=reader.integer("budget"),
+            name=reader.text("name"),
+            episodes=reader.integer("episodes"),
+            steps=reader.integer("steps"),
+            regret=reader.number("regret"),
+            cpu_seconds=reader.number("cpu_seconds"),
+            played=Played.from_state(reader.row("played")),
+            phase_played=Played.from_state(reader.row("phase_played")),
+            points=tuple(Point.from_state(row) for row in reader.rows("points")),
+            record=tuple(reader.each("record", PhaseRecord)) if reader.has("record") else None,
+            fits=tuple(reader.each("fits", FitRecord)),
+            certified=reader.one("certified", Certified) if reader.has("certified") else None,
+            request_episodes=reader.integer("request_episodes"),
+            request_steps=reader.integer("request_steps"),
+            evaluation_share=reader.number("evaluation_share"),
+            evaluation_episodes=reader.integer("evaluation_episodes"),
+            evaluations=_numbered(reader.integers("evaluated_phases", at_least=1), reader.each("evaluations", Returns)),
+        )
+        progress._check()
+        return progress
+
+    def _check(self) -> None:
+        """Of a file."""
+        learned = self.episodes - self.evaluation_episodes
+        if not self.phase_played.episodes <= self.played.episodes <= learned:
+            raise ValueError(f"main loops cannot have {self.played.episodes} of {learned} episodes")
+        if not 0 <= self.evaluation_share < 1:
+            raise ValueError(f"evaluation_share must lie in [0, 1); got {self.evaluation_share}")
+        if sum(one.n_episodes for one in self.evaluations.values()) > self.evaluation_episodes:
+            raise ValueError(f"the phases have more than all {self.evaluation_episodes} episodes of evaluations")
+
+
+def _numbered(phases: list[int], evaluations: list[Returns]) -> dict[int, Returns]:
+    if len(phases) != len(evaluations) or len(set(phases)) < len(phases):
+        raise ValueError("evaluations must have one phase each")
+    return dict(zip(phases, evaluations, strict=True))

@@ -1,0 +1,259 @@
+"""The audit: every statement of the paper, checked on a recorded run; a row each, or over many seeds."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from rich.console import Console
+from rich.table import Table
+
+from s4q.problems import FiniteMDP
+from s4q.running.accounting import Run
+from s4q.theory.deviations import RARE
+from s4q.theory.evidence import Evidence, gather
+from s4q.theory.lemmas import Worst
+from s4q.theory.parts import Part, home, joined
+from s4q.theory.rows import AS_PRESCRIBED, ASSUMPTIONS, IN_THE_PAPER, Kind, Needs, Row, Statement
+from s4q.theory.statements import clipped_away
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One statement: what was measured where it comes nearest to failing, and the bound there."""
+
+    statement: str
+    where: str  # in the paper
+    measured: float | None  # None: nothing to check in this run
+    bound: float | None
+    above: bool  # must measured lie above the bound? Else below
+    holds: bool | None  # None: not claimed, or nothing to check; the note says why
+    kind: Kind  # how often it may fail
+    place: str  # the phase and level that come nearest to failing; empty: the whole run
+    note: str
+
+    @property
+    def slack(self) -> float | None:
+        """The distance to the bound, negative where the statement fails; rounding is no failure."""
+        if self.measured is None or self.bound is None:
+            return None
+        slack = Worst(self.measured, self.bound, self.above).slack
+        return max(slack, 0.0) if self.holds else slack
+
+    @property
+    def verdict(self) -> str:
+        """In a word: "yes", "identity" or "NO"; "(w.p.)" if a share of the seeds may fail; "-" for not claimed."""
+        if self.holds is None:
+            return "-"
+        if self.holds and self.kind == "identity":
+            return "identity"
+        return ("yes" if self.holds else "NO") + (" (w.p.)" if self.kind in ("rarely", "delta") else "")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """All rows of one run. `print(audit)` shows the table."""
+
+    title: str
+    delta: float
+    rows: tuple[AuditRow, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Does everything hold that is claimed, and all that the claims assume?"""
+        return all(row.holds is not False for row in self.rows)
+
+    def __getitem__(self, statement: str) -> AuditRow:
+        """The row whose statement begins so."""
+        for row in self.rows:
+            if row.statement.startswith(statement):
+                return row
+        raise KeyError(f"no statement begins with {statement!r}; there are {[row.statement for row in self.rows]}")
+
+    def table(self) -> Table:
+        """For a rich Console."""
+        chances = f"a share delta = {self.delta} of seeds; rows of replay weights and sampling: {RARE:g}"
+        table = Table(title=self.title, caption=f"identity: holds by algebra; (w.p.): for all but {chances}")
+        for header in ("statement", "paper", "measured", "", "bound", "slack", "holds", "where", "note"):
+            right = header in ("measured", "bound", "slack")
+            whole = right or header in ("statement", "where")
+            table.add_column(header, justify="right" if right else "left", overflow="fold", no_wrap=whole)
+        for row in self.rows:
+            shown = [_number(row.measured), _number(row.bound), _number(row.slack)]
+            side = "" if row.measured is None else ">=" if row.above else "<="
+            table.add_row(row.statement, row.where, shown[0], side, *shown[1:], row.verdict, row.place, row.note)
+        return table
+
+    def __str__(self) -> str:
+        return _text(self.table())
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SeedRow:
+    """One statement over many seeds."""
+
+    statement: str
+    seeds: int  # for how many it was claimed and there was something to check
+    failures: int
+    least_slack: float | None  # of the seeds for which it holds
+    allowed: float  # the share of seeds that may fail
+    place: str  # of the seed that comes nearest to failing
+    note: str
+
+    @property
+    def holds(self) -> bool | None:
+        """None: never claimed."""
+        return self.failures <= self.allowed * self.seeds if self.seeds else None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SeedAudit:
+    """Audits of many seeds together: statements that may fail do so in at most a share delta of the seeds."""
+
+    title: str
+    rows: tuple[SeedRow, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(row.holds is not False for row in self.rows)
+
+    def table(self) -> Table:
+        """For a rich Console."""
+        table = Table(title=self.title, caption="least slack: of the seeds for which the statement holds")
+        for header in ("statement", "seeds", "failures", "allowed", "least slack", "holds", "where", "note"):
+            right = header in ("seeds", "failures", "allowed", "least slack")
+            table.add_column(header, justify="right" if right else "left", overflow="fold")
+        for row in self.rows:
+            verdict = {True: "yes", False: "NO", None: "-"}[row.holds]
+            counts = (f"{row.seeds}", f"{row.failures}", f"{row.allowed * row.seeds:.4g}", _number(row.least_slack))
+            table.add_row(row.statement, *counts, verdict, row.place, row.note)
+        return table
+
+    def __str__(self) -> str:
+        return _text(self.table())
+
+
+def audit(run: Run, mdp: FiniteMDP) -> Audit:
+    """Check every statement of the paper on a run of S4Q that was recorded from its first phase.
+
+    All expectations are exact. Statements that the preset does not prove are shown as not claimed, with the reason.
+
+    >>> import s4q
+    >>> mdp = s4q.problems.low_rank(dim=3, horizon=2)
+    >>> learner, collector = s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0)
+    >>> audit(s4q.run(learner, collector, 10**5, record=True), mdp).holds
+    True
+    """
+    evidence = gather(run, mdp)
+    constants = evidence.constants
+    title = f"{constants.preset}, {_number(run.episodes)} episodes on {mdp}"
+    if evidence.terr:
+        title += f", transfer error {evidence.terr:.3g}"
+    assumed = [row_of(each.row, each.test(evidence)) for each in ASSUMPTIONS]
+    broken = next((row.statement for row in assumed if row.holds is False), "")
+    rows = [_row(statement, evidence, broken) for statement in (*AS_PRESCRIBED, *IN_THE_PAPER)]
+    return Audit(title, constants.delta, (*assumed, *rows))
+
+
+def over_seeds(audits: Sequence[Audit]) -> SeedAudit:
+    """Count the failures of each statement in audits of the same problem with different seeds.
+
+    >>> import s4q
+    >>> mdp, audits = s4q.problems.low_rank(dim=2, horizon=2), []
+    >>> for seed in range(3):
+    ...     learner, collector = s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=seed)
+    ...     audits.append(audit(s4q.run(learner, collector, 1000, record=True), mdp))
+    >>> over_seeds(audits).holds
+    True
+    """
+    if not audits:
+        raise ValueError("audits must hold at least one audit; got none")
+    rows = []
+    for same in zip(*(each.rows for each in audits), strict=True):
+        here = [row for row in same if row.holds is not None]
+        allowed = {"delta": audits[0].delta, "rarely": RARE}.get(same[0].kind, 0.0)
+        good = [row for row in here if row.holds and row.slack is not None]
+        nearest = min(good, key=lambda row: row.slack or 0.0, default=None)
+        rows.append(
+            SeedRow(
+                statement=same[0].statement,
+                seeds=len(here),
+                failures=sum(row.holds is False for row in here),
+                least_slack=None if nearest is None else nearest.slack,
+                allowed=allowed,
+                place="" if nearest is None else nearest.place,
+                note=_notes([row.note for row in same]),
+            )
+        )
+    return SeedAudit(f"{len(audits)} seeds: {audits[0].title}", tuple(rows))
+
+
+def _notes(notes: Sequence[str]) -> str:
+    """The notes of all seeds: the one they share, else each kind (numbers left aside) with how many seeds have it."""
+    kinds = Counter(re.sub(r"\d[\d.e+-]*", "...", note) for note in notes if note)
+    if len(kinds) == 1 and kinds.total() == len(notes):
+        return notes[0]
+    return "; ".join(f"{kind} ({n} of {len(notes)} seeds)" for kind, n in kinds.items())
+
+
+def row_of(row: Row, parts: Sequence[Part], reason: str = "") -> AuditRow:
+    """The row with its worst entry, the one nearest to failing; `reason`: why it is not claimed."""
+    found = joined(parts)
+    if not found.measured.size:
+        note = reason or row.note or "nothing to check in this run"
+        return AuditRow(row.name, row.where, None, None, False, None, row.kind, "", note)
+    worst = found.worst()
+    part = home(parts, worst)
+    note = reason or row.note
+    if not note and part.says_nothing(worst):
+        limit = f"at least {_number(part.low)}" if worst.above else f"at most {_number(part.high)}"
+        note = f"vacuous: {limit} anyway"
+    holds = None if reason else found.holds()
+    return AuditRow(row.name, row.where, *worst, holds, row.kind, part.place, note)
+
+
+def _row(statement: Statement, evidence: Evidence, broken: str) -> AuditRow:
+    reason = unclaimed(statement.needs, evidence, broken)
+    if statement.needs == "theorem 1" and not evidence.prescribed.proved:
+        return row_of(statement.row, [], reason)
+    return row_of(statement.row, statement.test(evidence), reason)
+
+
+def unclaimed(needs: Needs, evidence: Evidence, broken: str = "") -> str:
+    """Why a preset does not claim a statement; empty if it does. broken: the assumption that does not hold."""
+    constants, proved = evidence.constants, evidence.prescribed.proved
+    if needs == "nothing":
+        return ""
+    if constants.preset == "practical":
+        return "not claimed: practical proves nothing"
+    if broken:
+        return f"not claimed: it needs what is not true, see {broken!r}"
+    if constants.fixed_width is not None or (proved and constants.fixed_ridge is not None):
+        return "not claimed: width or ridge was set by hand"
+    meant = "previous" if proved else "own"
+    if constants.bonus_from != meant:
+        return f"not claimed: the statement is about bonus_from={meant!r}"
+    if needs == "theorem 1" and not proved:
+        return "not claimed: realisable proves optimism, its ridge and trigger are too small for this"
+    if needs == "theorem 1" and constants.fixed_trigger is not None:
+        return "not claimed: the trigger was set by hand"
+    hidden = any((clipped_away(evidence, p) & evidence.reachable).any() for p in evidence.phases)
+    if needs in ("optimism", "theorem 1") and evidence.off and hidden:
+        return "not claimed: a best fit is beyond the clip of Q"
+    return ""
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _text(table: Table) -> str:
+    console = Console(width=180)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()

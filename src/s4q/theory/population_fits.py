@@ -1,0 +1,156 @@
+"""PopulationFit: least squares with probabilities instead of samples, in a ball, with a rule for ties."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from s4q.core.blocks import Array, IntArray
+from s4q.problems import FiniteMDP
+
+# Directions whose singular value is below this share of the block's features count as unvisited: a probability of
+# 1e-14 of the whole is below what float64 can tell from none.
+UNVISITED = 1e-7
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class _Piece:
+    """The rows of one block, and the map from targets there to coordinates along the block's axes."""
+
+    block: int
+    rows: IntArray  # (r,)
+    solver: Array  # (number of visited axes, r)
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class _Axes:
+    """Orthogonal axes of weighted features per block: the visited ones with their singular values, and the kernel."""
+
+    visited: Array  # (n_blocks, k, k): columns are axes; columns of 0 where there are fewer
+    values: Array  # (n_blocks, k): singular values along them; 0 where there are fewer
+    kernel: Array  # (n_blocks, k, k): columns are the axes with no weight
+    pieces: tuple[_Piece, ...]
+
+    @classmethod
+    def of(cls, vectors: Array, rows_by_block: list[IntArray], weights: Array, basis: Array) -> "_Axes":
+        """vectors (n, k), weights (n,); basis (n_blocks, k, k): columns span what may be fitted."""
+        visited, kernel, values = np.zeros_like(basis), np.zeros_like(basis), np.zeros(basis.shape[:2])
+        k, pieces = vectors.shape[1], []
+        for block, rows in enumerate(rows_by_block):
+            roots = np.sqrt(weights[rows])
+            seen = roots[:, None] * (vectors[rows] @ basis[block])
+            padded = seen if len(seen) >= k else np.concatenate([seen, np.zeros((k - len(seen), k))])
+            left, sizes, right = np.linalg.svd(padded, full_matrices=False)
+            n_seen = int((sizes > UNVISITED * np.linalg.norm(roots[:, None] * vectors[rows])).sum())
+            visited[block, :, :n_seen] = basis[block] @ right[:n_seen].T
+            values[block, :n_seen] = sizes[:n_seen]
+            # Of the rest, only what lies in the basis: combinations of its columns of 0 come out as 0.
+            kernel[block, :, n_seen:] = basis[block] @ right[n_seen:].T
+            if n_seen:
+                pieces.append(_Piece(block, rows, (left[: len(rows), :n_seen] / sizes[:n_seen]).T * roots))
+        return cls(visited, values, kernel, tuple(pieces))
+
+    def coordinates(self, targets: Array) -> Array:
+        """Of the shortest least-squares fit: (n_blocks, k, m) for targets (n, m)."""
+        found = np.zeros((*self.values.shape, targets.shape[1]))
+        for piece in self.pieces:
+            found[piece.block, : len(piece.solver)] = piece.solver @ targets[piece.rows]
+        return found
+
+    def in_ball(self, coordinates: Array, balls: Array) -> Array:
+        """The constrained minimisers (n_blocks, k, m) from the free ones; balls (m,), or (n_blocks, m) for one a block.
+
+        x(mu) = s^2 c / (s^2 + mu) with |x(mu)| = ball: Newton steps on 1 / |x|, which rise to mu from the left.
+        """
+
+        def summed(x: Array) -> Array:
+            return np.asarray(x.sum(axis=1) if balls.ndim == 2 else x.sum(axis=(0, 1)))
+
+        def spread(x: Array) -> Array:
+            return np.asarray(x[:, None, :] if balls.ndim == 2 else x[None, None, :])
+
+        sizes = np.sqrt(summed(coordinates**2))
+        out = sizes > balls
+        if not out.any():
+            return coordinates
+        ball = np.where(out, np.maximum(balls, 1e-150), sizes + 1.0)  # a ball of 0 leaves 0, to rounding
+
+        weights = np.where(self.values > 0, self.values**2, 1.0)[:, :, None]  # coordinates are 0 along the others
+        multiplier = np.zeros(ball.shape)
+        for _ in range(200):
+            found = weights * coordinates / (weights + spread(multiplier))
+            norms = np.sqrt(summed(found**2))
+            slope = summed(found**2 / (weights + spread(multiplier)))
+            step = np.where(out & (slope > 0), norms**2 / np.where(slope > 0, slope, 1.0) * (norms - ball) / ball, 0.0)
+            if np.all(step <= 1e-15 * multiplier):
+                break
+            multiplier = np.maximum(multiplier + step, 0.0)
+        shorter = found * spread(ball / np.maximum(norms, 1e-300))
+        return np.asarray(np.where(spread(np.where(out, 1.0, 0.0)) > 0, shorter, coordinates))
+
+
+@final
+class PopulationFit:
+    """argmin over theta of the sum of weight (phi . theta - y)^2; among several, the least with `tiebreak` weights.
+
+    vectors (n, k), blocks (n,), weights and tiebreak (n,). What neither weight sees stays 0. Features are decomposed,
+    not their Gram matrix, so that directions of small probability keep half of their digits.
+
+    >>> vectors, blocks = np.eye(2), np.zeros(2, dtype=np.int64)
+    >>> fit = PopulationFit(vectors, blocks, 1, weights=np.array([1.0, 0.0]), tiebreak=np.array([0.5, 0.5]))
+    >>> fit.solve(np.array([2.0, 3.0])).round(12).tolist()  # the second pair is never visited, its target still met
+    [[2.0, 3.0]]
+    >>> fit.solve(np.array([2.0, 3.0]), radius=2.5).round(12).tolist()  # in a ball, as far as there is room
+    [[2.0, 1.5]]
+    """
+
+    def __init__(self, vectors: Array, blocks: IntArray, n_blocks: int, weights: Array, tiebreak: Array) -> None:
+        self._vectors, self._blocks = vectors, blocks
+        order = np.argsort(blocks, kind="stable")
+        ends = np.searchsorted(blocks[order], np.arange(1, n_blocks))
+        rows = np.split(order, ends)
+        every = np.broadcast_to(np.eye(vectors.shape[1]), (n_blocks, vectors.shape[1], vectors.shape[1]))
+        self._first = _Axes.of(vectors, rows, weights, np.array(every))
+        self._second = _Axes.of(vectors, rows, tiebreak, self._first.kernel)
+
+    def predict(self, theta: Array) -> Array:
+        """phi . theta, (n, m); theta (n_blocks, k, m)."""
+        if len(theta) == 1:
+            return np.asarray(self._vectors @ theta[0])
+        return np.asarray(np.einsum("nk,nkm->nm", self._vectors, theta[self._blocks]))
+
+    def solve_free(self, targets: Array) -> Array:
+        """Without a ball, for many targets at once: (n_blocks, k, m) for targets (n, m); linear in them."""
+        theta = self._first.visited @ self._first.coordinates(targets)
+        rest = targets - self.predict(theta)
+        return np.asarray(theta + self._second.visited @ self._second.coordinates(rest))
+
+    def solve(self, targets: Array, radius: Array | float = np.inf) -> Array:
+        """theta (n_blocks, k) for targets (n,), in one ball or, radius (n_blocks,), in one ball per block.
+
+        A ball that the shortest minimiser does not fit in determines the answer; otherwise the tie is broken within
+        the room that the ball leaves.
+        """
+        return np.asarray(self.solve_many(targets[:, None], radius)[:, :, 0])
+
+    def solve_many(self, targets: Array, radius: Array | float = np.inf) -> Array:
+        """The same for many targets (n, m): (n_blocks, k, m)."""
+        free = self._first.coordinates(targets)
+        size_sq = (free**2).sum(axis=1)
+        ball = np.asarray(radius, dtype=np.float64)[..., None]
+        size_sq = size_sq if ball.ndim == 2 else size_sq.sum(axis=0)
+        balls = np.broadcast_to(ball, size_sq.shape)
+        theta = self._first.visited @ self._first.in_ball(free, balls)
+        room = np.sqrt(np.maximum(balls**2 - size_sq, 0.0))  # 0 where the ball binds: the minimiser is then unique
+        rest = targets - self.predict(theta)
+        return np.asarray(theta + self._second.visited @ self._second.in_ball(self._second.coordinates(rest), room))
+
+
+def population_fit(mdp: FiniteMDP, occupancies: Array, h: int) -> PopulationFit:
+    """Fits at level h under occupancies (H, S, A); targets are (S * A,)."""
+    vectors, blocks = mdp.features.vectors[h].reshape(-1, mdp.spec.block_dim), mdp.features.blocks[h].ravel()
+    everywhere = np.repeat(mdp.reachable[h], mdp.n_actions).astype(np.float64)
+    everywhere /= max(everywhere.sum(), 1.0)  # 0 where all episodes have ended before
+    return PopulationFit(vectors, blocks, mdp.spec.n_blocks, occupancies[h].ravel(), everywhere)
