@@ -53,7 +53,14 @@ def pytest_arguments(name: str, first: tuple[str, ...] = ()) -> list[str]:
     wanted = dict.fromkeys([*first, *AREAS.get(name, [])])
     whole = {one for one in wanted if "::" not in one}
     # A file that runs as a whole later would run its picked tests twice.
-    return [str(module(name).relative_to(ROOT)), *(f"tests/{one}" for one in _ordered(list(wanted), whole))]
+    return [str(module(name).relative_to(ROOT)), *(_test_path(one) for one in _ordered(list(wanted), whole))]
+
+
+def _test_path(test: str) -> str:
+    """The path of a test file, wherever under `tests` it stands, with the test picked in it."""
+    name, *picked = test.split("::")
+    (path,) = (ROOT / "tests").rglob(name)
+    return "::".join([str(path.relative_to(ROOT)), *picked])
 
 
 def _ordered(wanted: list[str], whole: set[str]) -> list[str]:

@@ -4,6 +4,7 @@ from s4q.theory.auditing import Audit, AuditRow, SeedAudit, SeedRow, audit, over
 from s4q.theory.covariance import expected_covariances, expected_grams
 from s4q.theory.information_gain import EffectiveDim, cap, effective_dim, effective_dims, realised_gain
 from s4q.theory.s3q_audit import audited_s3q
+from s4q.theory.s3q_theorem import Theorem2, theorem2
 from s4q.theory.structure import (
     Structure,
     bellman_backup,
@@ -12,7 +13,6 @@ from s4q.theory.structure import (
     check_structure,
     comparator_errors,
 )
-from s4q.theory.s3q_theorem import Theorem2, theorem2
 from s4q.theory.transfer_bracket import (
     TransferBracket,
     TransferWitness,

@@ -32,8 +32,8 @@ from s4q.theory.measured import Targets, gram_deviation
 from s4q.theory.parts import Part
 from s4q.theory.population_fits import population_fit
 from s4q.theory.rows import Row
-from s4q.theory.structure import bellman_backup, comparator_errors, next_values
 from s4q.theory.s3q_theorem import Theorem2, theorem2
+from s4q.theory.structure import bellman_backup, comparator_errors, next_values
 
 RIDGE = 1.0  # Algorithm 1, unless the user says otherwise
 

@@ -1,0 +1,72 @@
+"""Errors planted on purpose, to show that the tests of the theory would notice them."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import s4q
+from s4q.core.blocks import Array
+from s4q.core.linear_q import LevelBonus, LinearQ
+from s4q.core.messages import Regress, Shard
+from s4q.learners.presets import Constants
+from s4q.problems import FiniteMDP
+from s4q.theory import bounds
+from s4q.theory.prescribed import Prescribed
+
+
+def drop_bonus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The learner plays without a bonus; the radius of its fits is still known."""
+    bonus = Constants.bonus
+
+    def nothing(*arguments: Any) -> LevelBonus:
+        kept = bonus(*arguments)
+        return replace(kept, width=0 * kept.width)
+
+    monkeypatch.setattr(Constants, "bonus", nothing)
+
+
+def divide_width(monkeypatch: pytest.MonkeyPatch, divisor: float) -> None:
+    """The radius, and with it the bonus, is too small; in the audit too, which has formulas of its own."""
+    width, radius = Constants.width, Prescribed.fit_radius
+    monkeypatch.setattr(Prescribed, "fit_radius", lambda *arguments: radius(*arguments) / divisor)
+    monkeypatch.setattr(Constants, "width", lambda *arguments: width(*arguments) / divisor)
+
+
+def divide_s3q_radius(monkeypatch: pytest.MonkeyPatch, divisor: float) -> None:
+    """The radius of Theorem 2 is too small."""
+    radius = bounds.s3q_radius
+    module = sys.modules["s4q.theory.s3q_theorem"]
+    monkeypatch.setattr(module, "s3q_radius", lambda *a, **options: radius(*a, **options) / divisor)
+
+
+class OffByOneLevel:
+    """A collector that regresses on the target of the level after the next."""
+
+    def __init__(self, mdp: FiniteMDP, seed: int) -> None:
+        self._inner = s4q.collectors.CountCollector(mdp, seed=seed)
+        self.mdp, self.seed = mdp, seed
+
+    def shards(self, request: Any) -> Iterator[Shard]:
+        return iter(self._inner.shards(request))
+
+    def collect(self, request: Any) -> Any:
+        raise NotImplementedError
+
+    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
+        if isinstance(request, Regress):
+            request = replace(request, value=_moved_up(request.value))
+        return self._inner.play(request, shard, start)
+
+
+def _moved_up(q: LinearQ) -> LinearQ:
+    """Level h holds what level h + 1 held; the last level holds 0."""
+    last = np.zeros_like(q.theta[:1])
+    theta = np.concatenate([q.theta[1:], last])
+    if q.whitener is None or q.width is None:
+        return LinearQ(theta)
+    width = np.concatenate([q.width[1:], 0 * q.width[:1]])
+    return LinearQ(theta, np.concatenate([q.whitener[1:], q.whitener[:1]]), width, q.clip)

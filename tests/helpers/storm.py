@@ -1,0 +1,92 @@
+"""A run that is killed again and again: `python storm.py FOLDER KIND KILLS SEED` prints what came of it as JSON.
+
+The library is loaded once and each attempt is a fork of this process, so that moments of death fall in the run and
+not in its imports. Every death is a SIGKILL at a random moment; after each the file must be whole.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from small_problems import random_mdp
+
+import s4q
+from s4q.collectors import CountCollector, EpisodeCollector
+
+RIVER = s4q.problems.river_swim(6, 12)
+DENSE = random_mdp(5, 3, 4, 3, seed=1)
+CACHED, REPLAYED, FIXED = "practical, counts", "realisable, counts", "S3Q, episodes"
+EVALUATED = "realisable, counts, evaluated"
+
+
+def parts(kind: str) -> tuple[Any, Any, int]:
+    """A new learner, a collector and the number of episodes; each run takes some tenths of a second."""
+    if kind == CACHED:
+        return s4q.S4Q(RIVER, cache_episodes=40), CountCollector(RIVER, seed=7), 120
+    if kind in (REPLAYED, EVALUATED):
+        return s4q.S4Q(RIVER, preset="realisable"), CountCollector(RIVER, seed=7), 10**4
+    return s4q.S3Q(DENSE, s4q.UniformPolicy(3)), EpisodeCollector(DENSE, seed=7), 12_000
+
+
+def play(path: Path, kind: str, minutes: float = 1e-9) -> None:
+    """From the checkpoint, or from the beginning; a checkpoint after every shard."""
+    learner, collector, episodes = parts(kind)
+    source = s4q.load(path) if path.exists() else learner
+    log = s4q.JsonLines(path.with_suffix(".jsonl"))
+    share = 0.3 if kind == EVALUATED and source is learner else None  # resumed, a run has its own
+    autosave = s4q.Autosave(path, minutes)
+    s4q.run(source, collector, episodes, checkpoint=autosave, callback=log, evaluation_share=share)
+
+
+def killed(path: Path, kind: str, seconds: float) -> bool:
+    """Play in a process of its own and kill it after a while; False when it was done before."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            play(path, kind)
+            status = 0
+        finally:
+            os._exit(status)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if os.waitpid(child, os.WNOHANG) != (0, 0):
+            return False
+        time.sleep(0.0005)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+def storm(folder: Path, kind: str, kills: int, seed: int) -> dict[str, Any]:
+    """Kill until there were enough deaths; run after run if one is not enough. The last one is left to finish."""
+    before = time.monotonic()
+    play(folder / "whole.s4q", kind)
+    whole = time.monotonic() - before
+    rng = np.random.default_rng(seed)
+    deaths = rounds = torn = inside = 0
+    end = parts(kind)[2]
+    while deaths < kills:
+        rounds += 1
+        path = folder / f"round{rounds}.s4q"
+        alive = True
+        while alive:
+            wait = float(rng.uniform(0, 1.5 * whole / min(kills, 8))) if deaths < kills else 600.0
+            alive = killed(path, kind, wait)
+            deaths += alive
+            for file in (path, Path(f"{path}.previous")):
+                if file.exists():
+                    try:
+                        inside += alive and 0 < s4q.load(file).progress.episodes < end
+                    except s4q.CheckpointError:
+                        torn += 1
+    return {"deaths": deaths, "rounds": rounds, "torn": torn, "inside": inside}
+
+
+if __name__ == "__main__":
+    print(json.dumps(storm(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))

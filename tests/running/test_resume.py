@@ -1,0 +1,136 @@
+"""Killed at random moments and resumed: the same bits, no torn file. And `s4q train`, which does it from the shell."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from states import bits, log_lines
+from storm import CACHED, EVALUATED, FIXED, REPLAYED
+from typer.testing import CliRunner
+
+import s4q
+from s4q.cli.app import app
+from s4q.collectors import CountCollector
+from s4q.running.archive import previous_of
+
+TESTS = Path(__file__).parents[1] / "helpers"
+ENVIRONMENT = {
+    **os.environ,
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONPATH": f"{TESTS.parents[1] / 'src'}{os.pathsep}{TESTS}",
+    "COLUMNS": "200",
+}
+
+
+def weather(tmp_path: Path, kind: str, kills: int) -> None:
+    """A storm, and what must hold after it."""
+    command = [sys.executable, str(TESTS / "storm.py"), str(tmp_path), kind, str(kills), "0"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["deaths"] >= kills
+    assert report["torn"] == 0
+    assert report["inside"] >= 1  # some died with part of the work done
+    whole = s4q.load(tmp_path / "whole.s4q")
+    for number in range(1, report["rounds"] + 1):
+        resumed = s4q.load(tmp_path / f"round{number}.s4q")
+        assert bits(resumed) == bits(whole)
+        assert list(log_lines(tmp_path / f"round{number}.jsonl")) == list(log_lines(tmp_path / "whole.jsonl"))
+
+
+@pytest.mark.parametrize(("kind", "kills"), [(CACHED, 3), (FIXED, 2)])
+def test_killed_and_resumed_has_the_same_bits(tmp_path: Path, kind: str, kills: int) -> None:
+    weather(tmp_path, kind, kills)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [CACHED, REPLAYED, FIXED, EVALUATED])
+def test_killed_fifty_times(tmp_path: Path, kind: str) -> None:
+    weather(tmp_path, kind, 50)
+
+
+def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:
+    mdp = s4q.problems.chain()
+    for seed in (0, 1):
+        s4q.run(s4q.S4Q(mdp), CountCollector(mdp, seed=seed), 50, checkpoint=tmp_path / f"{seed}.s4q")
+    runs = [s4q.load(tmp_path / f"{seed}.s4q") for seed in (0, 1)]
+    assert bits(runs[0].learner) != bits(runs[1].learner)
+
+
+def s4q_train(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from s4q.cli.app import app; app()", "train", *arguments]
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
+def test_the_command_killed_and_resumed(tmp_path: Path, kill: signal.Signals) -> None:
+    """The real process, killed as soon as there is a checkpoint that is not yet the end; or with Ctrl-C."""
+    plain = ["low_rank", "--preset", "realisable", "--episodes", str(20_000), "--seed", "3"]
+    path, log = tmp_path / "run.s4q", tmp_path / "run.jsonl"
+    arguments = [*plain, "--checkpoint", str(path), "--log", str(log)]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(s4q_train(*arguments), env=ENVIRONMENT, **pipes) as process:  # type: ignore[call-overload]
+        while process.poll() is None and not previous_of(path).exists():  # the first one holds no episode
+            time.sleep(0.001)
+        process.send_signal(kill)
+        said = process.communicate()[1]
+    if kill == signal.SIGINT:
+        assert (process.returncode, said) == (130, "interrupted: go on with the same line and --resume\n")
+    else:
+        assert process.returncode == -kill
+    assert 0 < s4q.load(path).progress.episodes < 20_000
+    resumed = CliRunner().invoke(app, ["train", *arguments, "--resume"])
+    assert resumed.exit_code == 0, resumed.output
+    other = ["--checkpoint", str(tmp_path / "whole.s4q"), "--log", str(tmp_path / "whole.jsonl")]
+    whole = CliRunner().invoke(app, ["train", *plain, *other])
+    assert whole.exit_code == 0, whole.output
+    assert bits(s4q.load(path)) == bits(s4q.load(tmp_path / "whole.s4q"))
+    assert list(log_lines(log)) == list(log_lines(tmp_path / "whole.jsonl"))
+    assert "episodes=20000" in whole.output
+
+
+def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
+    path = tmp_path / "run.s4q"
+    runner = CliRunner(env={"COLUMNS": "1000"})
+    ready = runner.invoke(app, ["train", "chain", "--episodes", "50", "--checkpoint", str(path), "--resume"])
+    assert ready.exit_code == 0  # there was nothing to resume: it begins
+    again = ["train", "chain", "--episodes", "50", "--checkpoint", str(path)]
+    lake = ["train", "FrozenLake-v1", "--horizon", "9", "--episodes", "5", "--checkpoint", str(tmp_path / "lake.s4q")]
+    assert runner.invoke(app, lake).exit_code == 0
+    logged = tmp_path / "old.jsonl"
+    logged.write_text('{"event": "start", "episodes": 0}\n')
+    alone = runner.invoke(app, ["train", "FrozenLake-v1", "--horizon", "9", "--episodes", "5", "--evaluate", "0"])
+    assert (alone.exit_code, "mean return" in alone.output) == (0, False)
+    for arguments, says in (
+        (["train", "nothing"], "problem must be one of low_rank, "),
+        (["train", "chain", "--resume"], "--resume needs --checkpoint"),
+        (["train", "chain", "--preset", "best"], "'best' is not one of"),
+        (["train", "chain", "--episodes", "0"], "at least 1"),
+        (["train", "chain", "--seed", "-1"], "at least 0"),
+        (["train", "chain", "--log", str(tmp_path / "no" / "log")], "there is no folder"),
+        (again, "is there already: pass --resume"),
+        ([*again, "--minutes", "0", "--resume"], "must be positive"),
+        ([*again, "--preset", "tight", "--resume"], "pass the same settings"),
+        ([*again, "--seed", "4", "--resume"], "made with a collector of seed 0; got one of seed 4"),
+        ([*lake, "--resume", "--seed", "4"], "made with a collector of seed 0; got one of seed 4"),
+        (["train", "chain", "--value-bound", "3"], "--value-bound are for environments; chain has its own"),
+        (["train", "chain", "--evaluate", "-1"], "at least 0"),
+        (["train", "chain", "--log", str(logged)], "is there already: pass --resume to go on, or choose another file"),
+        ([*lake, "--resume", "--value-bound", "0.5"], "holds a run with value_bound None, not 0.5"),
+        (["train", "no_module:Lake-v0"], "or the id of a Gymnasium environment"),
+        (["train", "chain", "--log", str(tmp_path)], "is no plain file"),
+        (["train", "chain", "--checkpoint", str(tmp_path)], "is no plain file"),
+        (["train", "chain", "--episodes", "9", "--checkpoint", str(path), "--resume"], "50 have been played; got 9"),
+    ):
+        result = runner.invoke(app, arguments)
+        assert result.exit_code == 2, result.output
+        assert says in result.output
+        assert "Traceback" not in result.output
+    path.write_bytes(path.read_bytes()[:-9])
+    broken = runner.invoke(app, [*again, "--resume"])
+    assert broken.exit_code == 2
+    assert "the previous good file is" in broken.output
