@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from small_problems import random_mdp
 
 import s4q
 from s4q import FiniteMDP, LinearQ, Mixture, Spec, UniformPolicy
 from s4q.collectors import EpisodeCollector
 from s4q.core.validation import require_failure_probability
 from s4q.features import TableFeatures
-from small_problems import random_mdp
 
 MDP = random_mdp(3, 2, 2, 2, seed=0)
 STAY = np.broadcast_to(np.eye(2)[:, None, :], (2, 2, 2))

@@ -1,6 +1,8 @@
 """Imports point one way: the walls of the design, as a test."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,11 @@ def test_nothing_touches_global_randomness_or_pickle() -> None:
         text = path.read_text()
         for word in ("np.random.seed", "np.random.rand", "import random", "pickle", "RandomState"):
             assert word not in text.replace("np.random.random_", ""), f"{path.name} uses {word}"
+
+
+def test_the_import_is_light() -> None:
+    """`import s4q` takes time in every script and worker, so what only some of it needs comes later."""
+    heavy = "('rich', 'typer', 'scipy.optimize', 'scipy.stats', 'gymnasium', 'matplotlib')"
+    code = f"import s4q, sys; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -7,14 +7,14 @@ import weakref
 import gymnasium as gym
 import numpy as np
 import pytest
+from small_envs import Drift, System, Waves
+from test_gym_env import drift_spec
+from test_vector import CASES
 
 import s4q
 from s4q.collectors import GymCollector
 from s4q.collectors.seeding import EpisodeDice
 from s4q.core.messages import Answer, Learner, Mixture, Request
-from small_envs import Drift, System, Waves
-from test_gym_env import drift_spec
-from test_vector import CASES
 
 
 class Eavesdropper:

@@ -4,9 +4,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 
 @contextmanager
 def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, str], None]]:
@@ -14,10 +11,14 @@ def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, str], None]
 
     Off unless wanted and standard error is a terminal.
     """
-    console = Console(file=sys.stderr)
-    if not (wanted and console.is_terminal):
+    if not (wanted and sys.stderr.isatty()):
         yield lambda _, __: None
         return
+    # Imported here, so that `import s4q` stays light.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(file=sys.stderr)
     says = TextColumn("{task.fields[note]}")
     columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), says)
     with Progress(*columns, console=console, transient=True) as bar:

@@ -4,10 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING, final
 
 from s4q.problems import FiniteMDP
 from s4q.running.accounting import Run
@@ -17,6 +14,9 @@ from s4q.theory.lemmas import Worst
 from s4q.theory.parts import Part, home, joined
 from s4q.theory.rows import AS_PRESCRIBED, ASSUMPTIONS, IN_THE_PAPER, Kind, Needs, Row, Statement
 from s4q.theory.statements import clipped_away
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @final
@@ -73,8 +73,10 @@ class Audit:
                 return row
         raise KeyError(f"no statement begins with {statement!r}; there are {[row.statement for row in self.rows]}")
 
-    def table(self) -> Table:
+    def table(self) -> "Table":
         """For a rich Console."""
+        from rich.table import Table  # late, so that `import s4q` stays light
+
         chances = f"a share delta = {self.delta} of seeds; rows of replay weights and sampling: {RARE:g}"
         table = Table(title=self.title, caption=f"identity: holds by algebra; (w.p.): for all but {chances}")
         for header in ("statement", "paper", "measured", "", "bound", "slack", "holds", "where", "note"):
@@ -122,8 +124,10 @@ class SeedAudit:
     def holds(self) -> bool:
         return all(row.holds is not False for row in self.rows)
 
-    def table(self) -> Table:
+    def table(self) -> "Table":
         """For a rich Console."""
+        from rich.table import Table  # late, so that `import s4q` stays light
+
         table = Table(title=self.title, caption="least slack: of the seeds for which the statement holds")
         for header in ("statement", "seeds", "failures", "allowed", "least slack", "holds", "where", "note"):
             right = header in ("seeds", "failures", "allowed", "least slack")
@@ -252,7 +256,9 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def _text(table: Table) -> str:
+def _text(table: "Table") -> str:
+    from rich.console import Console  # late, so that `import s4q` stays light
+
     console = Console(width=180)
     with console.capture() as capture:
         console.print(table)

@@ -12,7 +12,6 @@ from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from s4q.core.blocks import Array
 from s4q.core.factors import whitener
@@ -179,6 +178,8 @@ def _line_search(white: Array, direction: Array, most: float) -> float:
 
     if slope(most) >= 0:
         return most
+    from scipy.optimize import brentq  # late, so that `import s4q` stays light
+
     return float(brentq(slope, 0.0, most, xtol=1e-12 * most)) if slope(0.0) > 0 else 0.0
 
 
