@@ -54,8 +54,9 @@ class Agent:
     horizon: steps of an episode; None: the env's time limit. reward_range: lowest and highest reward of a step; None
     only where the env has a table that tells. preset: see S4Q. stationary: does the env behave the same at every
     step? None: yes, if the features do. value_bound: a bound on the return of an episode (1 when it pays once); None:
-    the highest reward at every step. well_specified: are the features exact? None: if one-hot. seed: the same seed
-    gives the same bits, whatever the number of sub-envs. delta and what follows: as of S4Q.
+    the highest reward at every step. well_specified: are the features exact? None: if one-hot. radius: a bound on
+    the norm of the true parameters, as of Spec.of; only presets with a proof read it. seed: the same seed gives the
+    same bits, whatever the number of sub-envs. delta and what follows: as of S4Q.
 
     >>> import gymnasium as gym
     >>> agent = Agent(gym.make("FrozenLake-v1"), horizon=20, seed=0).learn(episodes=500)
@@ -75,6 +76,7 @@ class Agent:
         stationary: bool | None = None,
         value_bound: ArrayLike | None = None,
         well_specified: bool | None = None,
+        radius: ArrayLike | None = None,
         seed: int = 0,
         delta: float = 0.05,
         bonus_width: ArrayLike | None = None,
@@ -90,6 +92,7 @@ class Agent:
             horizon=horizon_of(env, horizon),
             reward_range=reward_range_of(env, reward_range),
             value_bound=value_bound,
+            radius=radius,
             stationary=bool(getattr(features, "stationary", False)) if stationary is None else stationary,
             well_specified=isinstance(features, OneHot) if well_specified is None else well_specified,
         )

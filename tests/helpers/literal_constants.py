@@ -18,7 +18,7 @@ def realisable_ridge(spec: Any, h: int) -> float:
     if not spec.well_specified and h + 1 < spec.horizon:
         after = max(after, spec.radius[h + 1])
     half = (spec.reward_max - spec.reward_min + after) * (0.5 if spec.well_specified else 1.0)
-    return float((half / spec.block_radius[h]) ** 2)
+    return float((half / spec.block_radius[h]) ** 2) if half > 0 else 1.0
 
 
 class LiteralConstants:
@@ -49,7 +49,9 @@ class LiteralConstants:
         if self.preset == "practical":
             return np.array([0.000001 for _ in levels])
         if self.preset == "realisable":
-            return np.array([realisable_ridge(self.spec, h) for h in levels])
+            n = max(1, n_total, self.max_episodes or 0)
+            lost = 0.00000000000001 * n if self.spec.block_dim > 1 else 0.0  # to rounding
+            return np.array([max(realisable_ridge(self.spec, h), lost) for h in levels])
         n = max(1, n_total, 0 if self.max_episodes is None else self.max_episodes)
         delta_cov = self.delta / 4 / (2 * phase**2) / self.spec.horizon / (2 * n**2) / 2
         dim = self.spec.n_blocks * self.spec.block_dim

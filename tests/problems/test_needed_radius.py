@@ -203,3 +203,74 @@ def test_river_swim_with_short_features_is_learned_as_well():
         run = s4q.run(s4q.S4Q(short), s4q.collectors.CountCollector(short, seed=0), episodes=3000)
         gaps.append(run.gap / short.v_star)
     assert gaps == pytest.approx([0.0, 0.0], abs=0.02)
+
+
+def pooled_brute_radius(mdp: FiniteMDP, h: int) -> float:
+    """For a stationary problem: steps of every level are samples of level h, also those after the last level."""
+    bound = mdp.spec.value_bound[h + 1] if h + 1 < mdp.horizon else 0.0
+    states = [s for s in range(mdp.n_states) if mdp.reachable[:, s].any()]
+    phi = mdp.features.vectors[0][states].reshape(-1, mdp.dim)
+    largest = 0.0
+    for corner in product((0.0, bound), repeat=mdp.n_states):
+        target = (mdp.rewards[0, states] + mdp.transitions[0, states] @ np.array(corner)).ravel()
+        largest = max(largest, float(np.linalg.norm(np.linalg.lstsq(phi, target, rcond=None)[0])))
+    return largest
+
+
+def test_pooled_steps_lead_beyond_the_last_level():
+    """State 2 is reached after the last step only, and yet a pooled step ends there with an optimistic value."""
+    moves, rewards = np.zeros((3, 8, 3)), np.zeros((3, 8))
+    moves[0, :, 1] = moves[1, :, 2] = moves[2, :, 2] = 1.0
+    rewards[1] = 1.0
+    settings = {"horizon": 2, "value_bound": 1.0, "reward_noise": "none", "well_specified": True}
+    mdp = FiniteMDP(moves, rewards, np.eye(3)[0], np.eye(24).reshape(3, 8, 24), **settings)
+    assert mdp.spec.stationary
+    assert mdp.spec.radius[0] == pytest.approx(pooled_brute_radius(mdp, 0)) == pytest.approx(np.sqrt(8 + 4 * 8))
+    run = s4q.run(s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0), 10**5, record=True)
+    assert run.certificate.upper >= mdp.v_star
+    with pytest.raises(ValueError, match=r"radius is 4 at level 0"):
+        FiniteMDP(moves, rewards, np.eye(3)[0], np.eye(24).reshape(3, 8, 24), radius=4.0, **settings)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_stationary_dense_problems(seed):
+    rng = np.random.default_rng([8, seed])
+    phi, mu = rng.dirichlet(np.full(3, 0.4), size=(5, 2)), rng.dirichlet(np.full(5, 0.2), size=3)
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    moves, rewards = phi @ mu, phi @ rng.random(3)
+    mdp = FiniteMDP(moves, rewards, np.eye(5)[0], phi @ turn, horizon=3, well_specified=True)
+    longest = np.linalg.norm(mdp.features.vectors[0], axis=-1).max()
+    for h in range(3):
+        least = (1 + (mdp.spec.value_bound[h + 1] if h < 2 else 0.0)) / longest
+        assert mdp.spec.radius[h] == pytest.approx(max(pooled_brute_radius(mdp, h), least), rel=1e-9)
+
+
+def test_a_state_without_features_is_worth_nothing():
+    """State 0 pays 0.5 and leads to a state whose features are 0: no target exceeds 0.5, whatever the value bound."""
+    moves = np.array([[[0.0, 1.0]], [[0.0, 1.0]]])
+    phi = np.array([[[1.0]], [[0.0]]])
+    mdp = FiniteMDP(moves, [[0.5], [0.0]], [1.0, 0.0], phi, horizon=3, radius=0.5, well_specified=True)
+    assert mdp.spec.radius == (0.5, 0.5, 0.5)
+
+
+def test_features_that_are_not_exact_are_not_believed():
+    mdp = dense_problem(2)
+    tables = (mdp.transitions, mdp.rewards, mdp.start)
+    with pytest.raises(ValueError, match=r"well_specified=True .* at level 0 a regression target is 0\.\d+ away"):
+        FiniteMDP(*tables, mdp.features.vectors[..., :2], reward_max=0.5, well_specified=True)
+    wrong = s4q.problems.perturbed_low_rank(amount=0.01)
+    with pytest.raises(ValueError, match="declare well_specified=False"):
+        FiniteMDP(wrong.transitions, wrong.rewards, wrong.start, wrong.features, reward_max=1 / 3, well_specified=True)
+
+
+def test_one_constant_reward_and_collinear_features_can_be_explored():
+    mdp = FiniteMDP(np.full((3, 2, 3), 1 / 3), np.ones((3, 2)), np.eye(3)[0], None, 3, 1.0, 1.0)
+    run = s4q.run(s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0), 1000)
+    assert run.regret == pytest.approx(0.0, abs=1e-9)
+    base = s4q.problems.low_rank(dim=3, horizon=2)
+    twice = 0.7 * np.concatenate([base.features.vectors] * 2, axis=-1)
+    doubled = FiniteMDP(
+        base.transitions, base.rewards, base.start, twice, reward_max=0.5, radius=1e5, well_specified=True
+    )
+    run = s4q.run(s4q.S4Q(doubled, "realisable"), s4q.collectors.CountCollector(doubled, seed=0), 10**9)
+    assert run.episodes == 10**9

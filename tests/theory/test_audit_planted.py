@@ -228,7 +228,7 @@ def test_errors_planted_in_s3q_are_noticed() -> None:
     assert s3q_failing(answers(lambda answer: answer)) == set()
     assert "targets of a fit and their mean" in s3q_failing(answers(more))
     assert "Gram of a fit and its mean" in s3q_failing(answers(half))
-    off = mock.patch.object(s4q.s3q, "constrained_fit", lambda *arguments: fit(*arguments) + 1e-4)
+    off = mock.patch.object(s4q.learners.s3q, "constrained_fit", lambda *arguments: fit(*arguments) + 1e-4)
     assert "fit = least squares of its samples" in s3q_failing(off)
     larger = mock.patch.object(s4q.S3Q, "nbytes", property(lambda self: 10**6))
     assert "Theorem 2: floats held" in s3q_failing(larger)

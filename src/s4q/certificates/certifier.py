@@ -68,11 +68,11 @@ class Certificate:
         if self.vacuous:
             return (
                 f"vacuous: the gap is only known to be at most {self.gap:.6g}, and it cannot exceed "
-                f"{self.value_bound:.6g} anyway; play more episodes or declare a smaller value_bound"
+                f"{self.value_bound:.6g} anyway; play more episodes, or declare a smaller value_bound if you know one"
             )
         return (
             f"with probability {1 - self.delta:g}: V* <= {self.upper:.6g}, the policy of phase {self.phase} is worth "
-            f">= {self.lower:.6g} (from {self.n_trajectories:,} episodes), so it is within {self.gap:.6g} of the best"
+            f">= {self.lower:.6g} (from {_counted(self.n_trajectories)}), so it is within {self.gap:.6g} of the best"
         )
 
 
@@ -246,16 +246,16 @@ def phase_delta(delta: float, phase: int) -> float:
     return delta / (4 * phase * (phase + 1))
 
 
-def largest_return(spec: Spec) -> float:
-    """What an episode can pay at most, in shifted rewards: the largest reward first, then that or an early end's 0.
+def largest_return(spec: Spec, level: int = 0) -> float:
+    """What an episode can pay from a level on, in shifted rewards: the largest reward, then that or an early end's 0.
 
     >>> from s4q import problems
     >>> largest_return(problems.chain().spec)  # though no policy gets more than 1 on average
     10.0
     """
     later = max(spec.reward_max, 0.0) - spec.reward_min
-    most = spec.reward_max - spec.reward_min + (spec.horizon - 1) * later
-    return max(most, spec.value_bound[0])  # never 0, also where all rewards are the same
+    most = spec.reward_max - spec.reward_min + (spec.horizon - 1 - level) * later
+    return max(most, spec.value_bound[level])  # never 0, also where all rewards are the same
 
 
 def assumptions(constants: Constants) -> tuple[str, ...]:
@@ -273,9 +273,7 @@ def assumptions(constants: Constants) -> tuple[str, ...]:
     low, high = f"{radii.min():.4g}", f"{radii.max():.4g}"
     radius = low if low == high else f"{low} to {high}"
     how = {"computed": "computed from the tables", "declared": "declared", "default": "the default, an assumption"}
-    later = max(spec.reward_max, 0.0) - spec.reward_min
-    most = [spec.reward_max - spec.reward_min + (spec.horizon - 1 - h) * later for h in range(spec.horizon)]
-    implied = all(v >= m * (1 - 1e-12) for v, m in zip(spec.value_bound, most, strict=True))
+    implied = all(v >= largest_return(spec, h) * (1 - 1e-12) for h, v in enumerate(spec.value_bound))
     where = "follows from the reward range" if implied else "declared"
     return (
         "the features are exact (well_specified)",
@@ -289,16 +287,23 @@ def refusal(constants: Constants) -> str | None:
     """Why no certificate can be given with these constants, and the cure; None when one can."""
     if constants.preset == "practical":
         return 'the preset "practical" proves nothing; use "realisable" (exact features) for a certified run'
+    if not constants.spec.well_specified and constants.preset == "realisable":
+        return (
+            "the features are not declared exact; if they are, pass well_specified=True to FiniteMDP, Spec.of or Agent"
+        )
     broken = broken_proof(constants)
     if broken is not None:
-        cure = "keep the preset's own constants and declare well_specified=True if the features are exact"
-        return f"the proof of optimism is void, since {broken}; {cure}"
+        return f"the proof of optimism is void, since {broken}; keep the preset's own constants"
     if not constants.spec.well_specified:
         return (
             f'with "{constants.preset}" Q may lie below Q* by the transfer error, which is not known; declare '
             "well_specified=True if the features are exact"
         )
     return None
+
+
+def _counted(n: int) -> str:
+    return f"{n:,} episode{'' if n == 1 else 's'}"
 
 
 def _user_units(spec: Spec, value: float) -> float:

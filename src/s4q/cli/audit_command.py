@@ -16,7 +16,7 @@ from s4q.theory import Audit, SeedAudit, audit, audited_s3q, over_seeds
 
 Algorithm = Literal["s4q", "s3q"]
 
-# The sizes at which the bounds of the paper begin to say something within 10^17 episodes.
+# The sizes at which the bounds of the paper begin to say something within 10^18 episodes.
 SMALL: dict[str, dict[str, int]] = {
     name: {"dim": 3, "horizon": 2} for name in ("low_rank", "perturbed_low_rank", "harmless_error", "padded_features")
 }
@@ -56,6 +56,7 @@ def print_audit(
         print(json.dumps(_plain(result), indent=1))
     else:
         console.print(result.table())
+        console.print(f"fails: {'; '.join(result.failing)}" if result.failing else "All that is claimed holds.")
     return result.holds
 
 

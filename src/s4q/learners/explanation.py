@@ -72,9 +72,14 @@ def guarantee(c: Constants) -> str:
     if broken is not None:
         return f"void: {broken}"
     if c.preset == "realisable":
-        radius = "" if c.spec.radius_from == "computed" else " and the radius holds the parameters of all targets"
-        return f"optimism, when the features are exact{radius}"
-    return "Theorem 1" if c.fixed_trigger is None else "optimism; not Theorem 1, whose trigger was replaced"
+        return f"optimism, when the features are exact and {_bounds_that_must_hold(c)}"
+    what = "Theorem 1" if c.fixed_trigger is None else "optimism, not Theorem 1, whose trigger was replaced"
+    exact = "" if c.spec.well_specified else ", up to the transfer error of the features"
+    return f"{what}{exact}, when {_bounds_that_must_hold(c)}"
+
+
+def _bounds_that_must_hold(c: Constants) -> str:
+    return "the value bound holds" if c.spec.radius_from == "computed" else "value bound and radius hold"
 
 
 def broken_proof(c: Constants) -> str | None:
@@ -117,7 +122,8 @@ _SOURCES = {
 _RADIUS = {
     "computed": "computed from the exact tables: it holds the parameters of all targets",
     "declared": "declared by you: the proof assumes that it bounds the parameters of all targets",
-    "default": "assumed: sqrt(length) times the largest target; features of norm below 1 or nearly collinear need more",
+    "default": "assumed: sqrt(length) times the largest target, enough for one-hot features of norm 1; features that "
+    "are shorter or nearly collinear need more",
 }
 _BONUS_FROM = {
     "previous": "covariance of the phase before (the paper)",

@@ -34,6 +34,7 @@ from s4q.learners.widths import (
 PresetName = Literal["paper", "tight", "realisable", "practical"]
 Epochs = Literal["single", "doubling"]
 BonusFrom = Literal["previous", "own"]
+_ROUNDING = 1e-14  # of the number of samples: a smaller ridge is lost in their Gram matrix
 PRACTICAL_CACHE_BYTES = 64 * 2**20  # thousands of episodes of most small problems
 
 
@@ -79,9 +80,8 @@ class Constants:
             return self.fixed_ridge
         if self.preset == "practical":
             return np.full(self.spec.horizon, 1e-6)
-        if self.theory is None:  # the bias B sqrt(ridge) is then as large as half the range of a target
-            levels = range(self.spec.horizon)
-            return np.array([(self._half_range(h) / self.spec.block_radius[h]) ** 2 for h in levels])
+        if self.theory is None:
+            return self._balanced_ridge(n_total)
         n = self._n(n_total)
         spread = log(64 * self.spec.dim * self.spec.horizon * phase**2 / self.delta) + 2 * log(n)
         return np.full(self.spec.horizon, self.theory.ridge * spread * self._shortfall())
@@ -198,6 +198,16 @@ class Constants:
         """s_h: half the range of a target. Without a clip at 0 targets may be negative: the range is twice as long."""
         largest = self._largest_target(level)
         return largest / 2 if self.spec.well_specified else largest
+
+    def _balanced_ridge(self, n_total: int) -> Array:
+        """(s_h / B_h)^2, (H,): the bias B sqrt(ridge) is then as large as half the range of a target.
+
+        1 where all rewards are the same, so that no target has a range. Blocks that are longer than 1 need enough
+        ridge to be factorised in floating point; any ridge keeps the proof.
+        """
+        halves = np.array([self._half_range(h) for h in range(self.spec.horizon)])
+        ridge = np.where(halves > 0, (halves / np.array(self.spec.block_radius)) ** 2, 1.0)
+        return ridge if self.spec.block_dim == 1 else np.maximum(ridge, _ROUNDING * self._n(n_total))
 
     def _n(self, n_total: int) -> int:
         """The number of trajectories the logarithms are made for: those so far, or the user's if more."""

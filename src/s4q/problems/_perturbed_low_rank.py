@@ -20,8 +20,7 @@ def perturbed_low_rank(
 
     Rewards and transitions are (1 - amount) times linear ones plus amount times arbitrary ones, so a backup of values
     in [0, v] is at most amount (1/H + v) away from a linear function. For given occupancies the error of a fit is
-    proportional to the amount. amount = 0 is `low_rank` of the same seed, with the default radius sqrt(d) v_h instead
-    of the exact one. Value bound and noise as there.
+    proportional to the amount. amount = 0 is `low_rank` of the same seed. Value bound and noise as there.
 
     >>> facts = perturbed_low_rank().facts()
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"

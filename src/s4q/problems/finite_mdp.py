@@ -17,6 +17,7 @@ from s4q.features import TableFeatures
 from s4q.problems import planning
 from s4q.problems.radius import needed_radius
 
+EXACT = 1e-7  # errors below this share of the largest target are rounding
 RewardNoise = Literal["bernoulli", "none"]
 
 
@@ -45,7 +46,8 @@ class FiniteMDP:
     that is smaller than exact features need is refused.
     terminal: (S,) bool; an episode that enters such a state is over and earns 0 from then on. Such a state must be
     absorbing with reward 0, have features 0 (one-hot features see to it) and not be a start state.
-    well_specified: are the features exact (transfer error 0)? None: yes for one-hot features, else no.
+    well_specified: are the features exact, that is, is every regression target linear in them? None: yes for one-hot
+    features, else no. True is checked against the tables.
     arrival_rewards: (H, S, A, S) or (S, A, S), when the reward is known given the next state; `rewards` must be its
     mean.
 
@@ -252,6 +254,13 @@ class FiniteMDP:
         """The Spec with the radius that exact features need, or with a declared one that is large enough."""
         spec = self.spec
         needed = needed_radius(self.transitions, self.rewards, self.terminal, self.reachable, self.features, spec)
+        targets = 2 * np.array([spec.half_range(h) for h in range(self.horizon)])
+        for h, error in enumerate(needed.error.tolist()):
+            if error > EXACT * max(targets[h], spec.value_bound[h]):
+                raise ValueError(
+                    f"well_specified=True says that the features are exact, but at level {h} a regression target is "
+                    f"{error:.3g} away from every linear function of them; declare well_specified=False"
+                )
         if spec.radius_from == "declared":
             for h, (declared, attained) in enumerate(zip(spec.radius, needed.attained.tolist(), strict=True)):
                 if declared < attained * (1 - 1e-9):
@@ -260,10 +269,10 @@ class FiniteMDP:
                         f"{attained:.6g} there; declare at least that, or leave radius out to have it computed"
                     )
             return spec
-        # Never smaller than the largest target along the longest feature needs: that a level happens to pay little
-        # is not known before it is played.
+        # Never smaller than the largest target along the longest feature needs, because a learner does not know in
+        # advance that a level pays little.
         longest = np.linalg.norm(self.features.vectors, axis=-1).max(axis=(1, 2))
-        least = 2 * np.array([spec.half_range(h) for h in range(self.horizon)]) / np.where(longest > 0, longest, 1.0)
+        least = targets / np.where(longest > 0, longest, 1.0)
         least = np.where(least > 0, least, 1.0)  # one constant reward
         return replace(
             spec,

@@ -22,28 +22,29 @@ _MOST_PAIRED = 2048  # next values whose products in pairs are formed
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class NeededRadius:
-    """Per level (H,). `whole` and `block` are large enough; `attained` is the norm of a parameter that occurs.
+    """Per level (H,), over all V' in [0, v_{h+1}] that read only features.
 
-    `whole` equals `attained` for one-hot features, for features on the simplex, and wherever all corners could be
-    tried. Elsewhere it is an upper bound.
+    `whole` and `block` are large enough. `whole` equals `attained` for one-hot features, for features on the simplex,
+    and wherever all corners could be tried. Elsewhere it is an upper bound.
     """
 
     whole: Array  # of the whole parameter
     block: Array  # of the part that stands in one block, the largest over blocks
-    attained: Array  # no radius below this one can do
+    attained: Array  # some V' needs a parameter of this norm
+    error: Array  # the largest distance of a target from the features: 0, up to rounding, if they are exact
 
 
 def needed_radius(
     transitions: Array, rewards: Array, terminal: BoolArray, reachable: BoolArray, features: TableFeatures, spec: Spec
 ) -> NeededRadius:
-    """The norms of the true parameters of all targets.
+    """The norms of the true parameters of all targets, and how far targets are from having any.
 
     Args:
         transitions: (H, S, A, S).
         rewards: Means, (H, S, A), in the user's units.
         terminal: (S,), the states in which an episode is over.
         reachable: (H, S), the states that some policy visits at each level.
-        features: The exact features.
+        features: The features that are declared exact.
         spec: Sizes, reward range and value bounds of the problem. Its radii are not read.
     """
     rows = []
@@ -52,28 +53,33 @@ def needed_radius(
     solved: _Parameters | None = None
     for h in range(spec.horizon):
         if solved is None or not spec.stationary:
-            after = visited[min(h + 1, spec.horizon - 1)]
-            solved = _parameters(transitions[h], rewards[h] - spec.reward_min, terminal, visited[h], after, features, h)
-        bound = spec.value_bound[h + 1] if h + 1 < spec.horizon else 0.0
-        rows.append(solved.norms(spec.ended_value(h), bound))
-    whole, block, attained = np.array(rows).T
-    return NeededRadius(whole, block, attained)
+            solved = _parameters(transitions[h], rewards[h] - spec.reward_min, terminal, visited[h], features, h)
+        ended, bound = spec.ended_value(h), spec.value_bound[h + 1] if h + 1 < spec.horizon else 0.0
+        rows.append((*solved.norms(ended, bound), solved.error(ended, bound)))
+    return NeededRadius(*np.array(rows).T)
 
 
 class _Parameters(Protocol):
-    """The parameters of T_h V' = reward + ended P(end) + P V' at one level, linear in `ended` and V'."""
+    """The parameters of T_h V' = reward + ended P(end) + P V' at one level, linear in `ended` and V' in [0, bound]."""
 
     def norms(self, ended: float, bound: float) -> tuple[float, float, float]:
-        """Whole radius, block radius and attained norm for V' in [0, bound]."""
+        """Whole radius, block radius and attained norm."""
+        ...
+
+    def error(self, ended: float, bound: float) -> float:
+        """The largest error of a fit."""
         ...
 
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class _Numbers:
-    """Features of length 1 and one sign: every parameter grows with V', so V' = bound is the worst for all at once."""
+    """One-hot features of any length and one sign: a parameter is a target over a length, and grows with V'.
 
-    reward: Array  # (n,), one for each block that is visited
+    So V' = bound is the worst for all blocks at once.
+    """
+
+    reward: Array  # (n,), one for each pair that is visited
     end: Array
     moves: Array  # summed over next states
 
@@ -82,24 +88,40 @@ class _Numbers:
         whole = float(np.linalg.norm(sizes))
         return whole, float(sizes.max(initial=0.0)), whole
 
+    def error(self, ended: float, bound: float) -> float:
+        del ended, bound
+        return 0.0
+
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class _Vectors:
-    """Any other features, one entry for each block that is visited."""
+    """Any other features, one entry for each block that is visited.
 
-    reward: list[Array]  # (k,) each
-    end: list[Array]  # (k,)
-    moves: list[Array]  # (k, number of feature classes of next states)
+    Columns of a parameter: of the reward, of P(end), and of each feature class of next states.
+    """
+
+    parameters: list[Array]  # (k, 2 + number of classes)
+    residuals: list[Array]  # (pairs of the block, 2 + number of classes)
 
     def norms(self, ended: float, bound: float) -> tuple[float, float, float]:
-        bases = [reward + ended * end for reward, end in zip(self.reward, self.end, strict=True)]
-        blocks = [largest_norm(base, moves, 0.0, bound) for base, moves in zip(bases, self.moves, strict=True)]
+        bases = [p[:, 0] + ended * p[:, 1] for p in self.parameters]
+        moves = [p[:, 2:] for p in self.parameters]
+        blocks = [largest_norm(base, slope, 0.0, bound) for base, slope in zip(bases, moves, strict=True)]
         largest = max((above for _, above in blocks), default=0.0)
         if len(blocks) < 2:
             return largest, largest, max((below for below, _ in blocks), default=0.0)
-        below, above = largest_norm(np.concatenate(bases), np.concatenate(self.moves), 0.0, bound)
+        below, above = largest_norm(np.concatenate(bases), np.concatenate(moves), 0.0, bound)
         return above, largest, below
+
+    def error(self, ended: float, bound: float) -> float:
+        worst = 0.0
+        for residual in self.residuals:
+            fixed, slope = residual[:, 0] + ended * residual[:, 1], residual[:, 2:]
+            high = fixed + bound * np.maximum(slope, 0.0).sum(axis=1)
+            low = fixed + bound * np.minimum(slope, 0.0).sum(axis=1)
+            worst = max(worst, float(np.maximum(high, -low).max(initial=0.0)))
+        return worst
 
 
 def largest_norm(base: Array, slope: Array, low: float, high: float) -> tuple[float, float]:
@@ -118,15 +140,16 @@ def largest_norm(base: Array, slope: Array, low: float, high: float) -> tuple[fl
     if not spread.size:
         norm = float(np.linalg.norm(middle))
         return norm, norm
+    bounds = [float(np.linalg.norm(np.abs(middle) + np.abs(spread).sum(axis=1)))]
+    below = max(_climb(middle, spread, np.full(spread.shape[1], sign)) for sign in (1.0, -1.0))
+    if bounds[0] <= below * (1 + 1e-12):  # one corner is the worst for all coordinates
+        return below, max(below, bounds[0])
     axes = np.linalg.svd(spread, full_matrices=False)[0]
-    starts = [np.ones(spread.shape[1]), *np.where(axes.T @ spread >= 0, 1.0, -1.0)]
-    below = max(_climb(middle, spread, sign * corner) for corner in starts for sign in (1.0, -1.0))
+    starts = np.where(axes.T @ spread >= 0, 1.0, -1.0)
+    below = max(below, *(_climb(middle, spread, sign * corner) for corner in starts for sign in (1.0, -1.0)))
     outside = middle - axes @ (axes.T @ middle)  # what no V changes
     along = np.linalg.norm(np.abs(axes.T @ middle) + np.abs(axes.T @ spread).sum(axis=1))
-    bounds = [
-        float(np.linalg.norm(np.abs(middle) + np.abs(spread).sum(axis=1))),
-        float(np.hypot(along, np.linalg.norm(outside))),
-    ]
+    bounds.append(float(np.hypot(along, np.linalg.norm(outside))))
     if spread.shape[1] <= _MOST_PAIRED:
         pairs = np.abs(spread.T @ spread).sum() + 2 * np.abs(spread.T @ middle).sum()
         bounds.append(float(np.sqrt(middle @ middle + pairs)))
@@ -138,7 +161,7 @@ def largest_norm(base: Array, slope: Array, low: float, high: float) -> tuple[fl
 
 
 def _climb(middle: Array, spread: Array, corner: Array) -> float:
-    """The norm at a corner that no move to the best corner for its own direction improves."""
+    """Move to the corner that is best for the present direction until the norm stops growing; return the norm."""
     size = -1.0
     while True:
         theta = middle + spread @ corner
@@ -164,28 +187,27 @@ def feature_classes(features: TableFeatures, h: int, states: BoolArray) -> IntAr
 
 
 def _parameters(
-    moves: Array,
-    rewards: Array,
-    terminal: BoolArray,
-    visited: BoolArray,
-    visited_after: BoolArray,
-    features: TableFeatures,
-    h: int,
+    moves: Array, rewards: Array, terminal: BoolArray, visited: BoolArray, features: TableFeatures, h: int
 ) -> _Parameters:
     """Least squares over the visited pairs of one level; the shortest parameter where there are several."""
-    n_actions, k = features.n_actions, features.block_dim
-    here = np.repeat(visited & ~terminal, n_actions)
+    k, next_level = features.block_dim, min(h + 1, features.horizon - 1)
+    here = np.repeat(visited & ~terminal, features.n_actions)
     vectors, blocks = features.vectors[h].reshape(-1, k)[here], features.blocks[h].ravel()[here]
     onto = moves.reshape(len(here), -1)[here]
     pays, ends = rewards.ravel()[here], onto[:, terminal].sum(axis=1)
-    if k == 1 and (np.all(vectors >= 0) or np.all(vectors <= 0)):
-        sizes, squares = vectors[:, 0], np.bincount(blocks, vectors[:, 0] ** 2)
-        seen = squares > 0
-        columns = (pays, ends, onto[:, ~terminal].sum(axis=1))
-        return _Numbers(*(np.bincount(blocks, sizes * column)[seen] / squares[seen] for column in columns))
-    classes = feature_classes(features, min(h + 1, features.horizon - 1), visited_after & ~terminal)
+    # Where all features are 0 the optimistic value is 0.
+    worth = ~terminal & features.vectors[next_level].any(axis=(1, 2))
+    one_sign = k == 1 and (np.all(vectors > 0) or np.all(vectors < 0))
+    if one_sign and len(np.unique(blocks)) == len(blocks):
+        lengths = vectors[:, 0]
+        return _Numbers(pays / lengths, ends / lengths, onto[:, worth].sum(axis=1) / lengths)
+    classes = feature_classes(features, next_level, worth & (onto > 0).any(axis=0))
     merged = np.zeros((len(onto), int(classes.max(initial=-1)) + 1))
     np.add.at(merged.T, classes[classes >= 0], onto.T[classes >= 0])
     targets = np.concatenate([pays[:, None], ends[:, None], merged], axis=1)
-    found = [np.linalg.lstsq(vectors[blocks == b], targets[blocks == b], rcond=None)[0] for b in np.unique(blocks)]
-    return _Vectors([p[:, 0] for p in found], [p[:, 1] for p in found], [p[:, 2:] for p in found])
+    parameters, residuals = [], []
+    for block in np.unique(blocks).tolist():
+        rows = blocks == block
+        parameters.append(np.linalg.lstsq(vectors[rows], targets[rows], rcond=None)[0])
+        residuals.append(vectors[rows] @ parameters[-1] - targets[rows])
+    return _Vectors(parameters, residuals)

@@ -79,14 +79,15 @@ class Recorder:
         self._evaluations = evaluations
         self.phases = list(phases)
         self.fits = list(fits)
+        self._before = learner.phases  # finished before the answer that comes next
 
     def add(self, request: Request, answer: Any) -> None:
         if isinstance(request, Regress):  # an S3Q call prepares the phase after the last finished one
-            policies = [phase.q for phase in self.phases]
-            add_answer(self.fits, len(policies) + 1, policies, request, answer)
+            add_answer(self.fits, self._before + 1, [phase.q for phase in self.phases], request, answer)
 
     def mark(self) -> None:
         self.phases.append(self._learner.last_phase)
+        self._before = self._learner.phases
 
     def record(self) -> Record:
         evaluations = {} if self._evaluations is None else dict(self._evaluations.by_phase)

@@ -64,6 +64,7 @@ def run(
     _require_one_problem(active, collector, int(episodes))
     needed = "stop_when_gap" if stop_when_gap is not None else "evaluation_share" if before.evaluation_share else None
     _require_certificates(active, needed)
+    _require_gap(active, stop_when_gap)
     evaluations = _evaluations(active, before)
     recorder = _recorder(active, before, evaluations)
     watch = _watch(active, before, evaluations, needed=needed is not None, wanted=recorder is not None)
@@ -176,6 +177,16 @@ def _require_certificates(learner: Any, what: str | None) -> None:
     """What needs certificates is refused where the learner cannot have any."""
     if what is not None and not hasattr(learner, "last_phase"):
         raise ValueError(f"{what} needs the certificates of an S4Q; {type(learner).__name__} has none")
+
+
+def _require_gap(learner: Any, gap: float | None) -> None:
+    """A gap that no policy can exceed would end the run at once, with a certificate that says nothing."""
+    bound = None if gap is None else learner.constants.spec.value_bound[0]
+    if gap is not None and bound is not None and gap >= bound:
+        raise ValueError(
+            f"stop_when_gap is {gap:g}, but no gap can exceed the value_bound, {bound:g} in rewards shifted to start at 0; "
+            "ask for a smaller gap"
+        )
 
 
 def _evaluations(learner: Any, before: Progress) -> Evaluations | None:

@@ -20,8 +20,6 @@ def features_exact(e: Evidence) -> list[Part]:
         return []
     residuals = check_structure(e.mdp, restarts=1).merged_residual
     shares = residuals / np.array(e.constants.spec.value_bound)
-    if not e.constants.spec.well_specified:  # what is not declared is not assumed, so the preset does not apply
-        shares = np.where(shares > EXACT, shares, 1.0)
     return [Part(claim(share, EXACT), None, h) for h, share in enumerate(shares.tolist())]
 
 
@@ -65,6 +63,6 @@ def value_bound_holds(e: Evidence) -> list[Part]:
 
 
 def features_bounded(e: Evidence) -> list[Part]:
-    """The longest feature vector of a reachable pair. EqnBoundedFeatures."""
+    """The longest feature vector. EqnBoundedFeatures."""
     lengths = np.linalg.norm(e.mdp.features.vectors, axis=-1).max(axis=(1, 2))
     return [Part(claim(float(length), 1 + EXACT), None, h) for h, length in enumerate(lengths)]

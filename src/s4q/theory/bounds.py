@@ -213,7 +213,7 @@ def theorem1_work(constants: Constants) -> int:
 
 def worst_gains(constants: Constants, episodes: int) -> Array:
     """d log(1 + K/(d lambda)) of every level, (H,): the effective dimension of no problem with d features is larger."""
-    return np.array([cap(constants.spec.dim, episodes / lam) for lam in constants.ridge(1, 0).tolist()])
+    return np.array([cap(constants.spec.dim, episodes / lam) for lam in Prescribed(constants).ridge(1, 0).tolist()])
 
 
 def worst_regret(constants: Constants, episodes: int) -> float:

@@ -197,6 +197,10 @@ def _checked_record(run: Run) -> Record:
         )
     if record.constants.pool:
         raise ValueError("run pooled its steps, and no statement of the paper covers that; run with pool=False")
+    if record.evaluations:
+        raise ValueError(
+            "run spent episodes on evaluations, which no statement of the paper covers; leave out evaluation_share"
+        )
     if run.regret is None:
         raise ValueError("run has no exact regret; an audit needs a collector over the FiniteMDP")
     return record

@@ -7,7 +7,7 @@ import numpy as np
 
 from s4q.theory.lemmas import Claim, Worst, claim
 
-FAILS = 1e300  # measured where something happened that cannot happen; an infinite number would pass for rounding
+FAILS = np.inf  # measured where something happened that cannot happen
 
 
 class Part(NamedTuple):
@@ -42,6 +42,9 @@ def home(parts: Sequence[Part], worst: Worst) -> Part:
     """The part that holds the worst entry of all."""
     for part in parts:
         end = part.claim.low if worst.above else part.claim.high
-        if np.any((np.asarray(part.claim.measured) == worst.measured) & (np.asarray(end) == worst.bound)):
+        same = np.asarray(part.claim.measured) == worst.measured
+        if np.isnan(worst.measured):
+            same = np.isnan(part.claim.measured)
+        if np.any(same & (np.asarray(end) == worst.bound)):
             return part
     raise ValueError(f"no part holds {worst}")

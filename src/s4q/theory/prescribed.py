@@ -65,7 +65,10 @@ class Prescribed:
         if settings.preset == "practical":
             return np.full(spec.horizon, 1e-6)
         if not self.proved:
-            return np.array([(self.half_range(h) / spec.block_radius[h]) ** 2 for h in range(spec.horizon)])
+            halves = [self.half_range(h) for h in range(spec.horizon)]
+            wanted = [(half / ball) ** 2 if half else 1.0 for half, ball in zip(halves, spec.block_radius, strict=True)]
+            least = 1e-14 * max(n_total, settings.max_episodes or 1, 1) if spec.block_dim > 1 else 0.0
+            return np.array([max(one, least) for one in wanted])
         n = max(n_total, settings.max_episodes or 1, 1)
         delta_cov = settings.delta / (32 * spec.horizon * phase**2) / n / n
         value = _RIDGE[settings.preset] * log(2 * spec.dim / delta_cov) * self.shortfall

@@ -155,7 +155,7 @@ def proportional(e: Evidence) -> list[Part]:
         need = e.prescribed.trigger(p.record.phase, p.n_played)
         for h, progress in enumerate(p.progress):
             expected = p.n_played * lemmas.trace_ratio(p.ridged(p.record.cov_ref, h), p.grams[h])
-            if progress >= need * (1 - 1e-12):
+            if progress >= need - 2e-9 * min(need, 1.0):  # as the trigger, rounding left aside
                 found = lemmas.proportional(progress, expected)
             else:  # a level that did not trigger: only from above, and against the trigger
                 found = claim(expected / need, 1.5)

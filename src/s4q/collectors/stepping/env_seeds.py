@@ -11,8 +11,9 @@ class EnvSeeds:
     """Resets one environment, or a vector of them, with the seeds of episodes.
 
     Gymnasium takes wide seeds (63 bits); some environments hand theirs to generators that do not. One that raises at
-    its first reset with wide seeds, but not with narrow ones (31 bits), gets narrow ones for good. All wide seeds are
-    equally long, so whoever minds their size minds each of them: what is decided depends on the environment alone.
+    its first reset with wide seeds, works with narrow ones (31 bits) and raises again with the wide ones gets narrow
+    ones for good. All wide seeds have the same number of bits, so an environment refuses all of them or none: what is
+    decided depends on the environment alone, not on the episode or on a fault that passes.
     """
 
     def __init__(self) -> None:
@@ -31,13 +32,23 @@ class EnvSeeds:
         try:
             begun = reset([player.env_seed for player in players])
         except Exception as error:
+            narrow = [player.narrow_env_seed for player in players]
             try:
-                begun = reset([player.narrow_env_seed for player in players])
+                reset(narrow)
             except Exception:
                 raise error from None  # it was not the size
-            self._narrow = True
-            for player in players:
-                player.take_narrow_seed()
-        else:
-            self._narrow = False
+            begun = self._again(players, reset)
+            if begun is None:
+                self._narrow = True
+                for player in players:
+                    player.take_narrow_seed()
+                return reset(narrow)
+        self._narrow = False
         return begun
+
+    def _again(self, players: Sequence[Player], reset: Callable[[list[int]], Any]) -> Any:
+        """The wide seeds once more, since the first failure may have had another cause; None if they fail again."""
+        try:
+            return reset([player.env_seed for player in players])
+        except Exception:
+            return None
