@@ -15,8 +15,8 @@ _LEARNER = [
     "test_s4q.py::test_policies_with_equal_parameters_are_merged",
     "test_s4q.py::test_the_first_phase_needs_no_s3q_and_is_greedy_for_the_bonus",
 ]
-_COUNTS = ["test_draws.py", "test_counts.py"]
-_STEPS = ["test_gym_env.py", "test_vector.py", "test_bad_envs.py", "test_stream.py"]
+_COUNTS = ["test_draws.py", "test_counts.py", "test_count_sums.py", "test_literal_tables.py"]
+_STEPS = ["test_literal_player.py", "test_gym_env.py", "test_vector.py", "test_bad_envs.py", "test_stream.py"]
 
 AREAS: dict[str, list[str]] = {
     "least_squares.py": [*_SOLVER, "test_s3q.py"],
@@ -30,6 +30,10 @@ AREAS: dict[str, list[str]] = {
     "policy_replay.py": [*_LEARNER, "test_s4q.py"],
     "main_loop.py": [*_LEARNER, "test_s4q.py", "test_certificate.py"],
     "transition_cache.py": ["test_cache.py", *_LEARNER],
+    "bonus_rules.py": ["test_s3q.py", "test_bad_input.py", *_LEARNER],
+    "messages.py": ["test_rounding.py", "test_bad_input.py", *_STEPS, *_LEARNER],
+    "transitions.py": ["test_literal_player.py", "test_cache.py", *_LEARNER],
+    "radius.py": ["test_needed_radius.py"],
     "counts.py": _COUNTS,
     "state_counts.py": _COUNTS,
     "draws.py": [*_COUNTS, "test_episodes.py"],

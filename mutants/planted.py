@@ -71,5 +71,15 @@ PLANTED = [
     ),
     Fault("transition_cache.py", "np.add.at(counts, inverse, steps.weights)", "np.add.at(counts, inverse, 1)"),
     Fault("transition_cache.py", "counts[~new]\n", "1\n"),
+    # Rounding, and the radius that exact features need.
+    Fault("messages.py", "ROUNDING = 1e-9", "ROUNDING = 0.0", ("test_rounding.py",)),
+    Fault("optimism.py", "TIE = 1e-11", "TIE = 0.0", ("test_rounding.py",)),
+    Fault("radius.py", "worth & (onto > 0).any(axis=0)", "worth & visited", ("test_needed_radius.py",)),
+    Fault("radius.py", "ended, bound = spec.ended_value(h),", "ended, bound = 0.0,", ("test_needed_radius.py",)),
+    Fault("radius.py", "below = above = float(", "above = float(", ("test_needed_radius.py",)),
+    Fault(
+        "radius.py", "high = fixed + bound * np.maximum", "high = fixed + 0 * np.maximum", ("test_needed_radius.py",)
+    ),
+    Fault("presets.py", "np.where(halves > 0,", "np.where(halves > -1,", ("test_needed_radius.py",)),
     *COLLECTORS,
 ]

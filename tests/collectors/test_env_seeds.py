@@ -80,7 +80,7 @@ def test_an_env_that_refuses_wide_seeds_gets_narrow_ones_everywhere() -> None:
         first = GymCollector(env, features, spec, SEED)
         answer = first.collect(request)
         assert_sums(answer, want)
-        assert repeats(env.seeds) == 0
+        assert repeats(env.seeds[1:]) == 0  # the first one was tried before it was clear that it is the size
         assert equal(first.collect(request), answer)
         assert equal(GymCollector(OldGenerator(), features, spec, SEED).collect(request), answer)
         for n, mode in enumerate(AutoresetMode, start=1):

@@ -66,6 +66,14 @@ def s4q_train(*arguments: str) -> list[str]:
     return [sys.executable, "-c", "from s4q.cli.app import app; app()", "train", *arguments]
 
 
+def written_twice(path: Path) -> bool:
+    """Is the file another one than the previous? For a moment in the middle of a write they are the same."""
+    try:
+        return not path.samefile(previous_of(path))
+    except FileNotFoundError:
+        return False
+
+
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
 def test_the_command_killed_and_resumed(tmp_path: Path, kill: signal.Signals) -> None:
     """The real process, killed as soon as there is a checkpoint that is not yet the end; or with Ctrl-C."""
@@ -74,7 +82,7 @@ def test_the_command_killed_and_resumed(tmp_path: Path, kill: signal.Signals) ->
     arguments = [*plain, "--checkpoint", str(path), "--log", str(log)]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(s4q_train(*arguments), env=ENVIRONMENT, **pipes) as process:  # type: ignore[call-overload]
-        while process.poll() is None and not previous_of(path).exists():  # the first one holds no episode
+        while process.poll() is None and not written_twice(path):  # the first one holds no episode
             time.sleep(0.001)
         process.send_signal(kill)
         said = process.communicate()[1]

@@ -182,7 +182,8 @@ def test_what_is_not_claimed_says_why() -> None:
     assert by_hand["near-optimism: Q"].holds
     assert "practical" in audit(recorded(SMALL, "practical", 2000), SMALL)["fit:"].note
     lies = random_mdp(5, 2, 2, 2, seed=4)
-    declared = FiniteMDP(lies.transitions, lies.rewards, lies.start, lies.features.vectors, well_specified=True)
+    declared = FiniteMDP(lies.transitions, lies.rewards, lies.start, lies.features.vectors)
+    declared.spec = replace(declared.spec, well_specified=True)  # behind the back of its check
     found = audit(recorded(declared, "realisable", 2000), declared)
     assert not found.holds
     assert found["assumed: features"].holds is False
@@ -192,9 +193,8 @@ def test_what_is_not_claimed_says_why() -> None:
 def test_an_error_at_pairs_off_the_best_path_still_voids_the_claims_at_every_pair() -> None:
     """Features declared exact that are wrong at pairs the best policy never visits: no proof."""
     built = s4q.problems.harmless_error(6, 2, 3, 2, kind="unvisited")
-    lies = FiniteMDP(
-        built.transitions, built.rewards, built.start, built.features.vectors, reward_max=0.5, well_specified=True
-    )
+    lies = FiniteMDP(built.transitions, built.rewards, built.start, built.features.vectors, reward_max=0.5)
+    lies.spec = replace(lies.spec, well_specified=True)  # behind the back of its check
     result = audit(recorded(lies, "realisable", 2000), lies)
     exact = result["assumed: features"]
     assert exact.holds is False

@@ -43,8 +43,8 @@ def listed(plant: str) -> list[set[str]]:
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 def test_every_planted_error_is_caught_by_a_row_that_the_docs_name(plant: Plant) -> None:
     for (preset, episodes), named in zip(RUNS, listed(plant.name), strict=True):
-        for seed in (0, 1):
-            assert caught_by(plant, preset, episodes, seed) & named, (preset, seed)
+        for seed in range(3):
+            assert named <= caught_by(plant, preset, episodes, seed), (preset, seed)
 
 
 @pytest.mark.parametrize("name", ["ridge / 100", "replays a tenth as long", "theta + 1e-4", "a false well_specified"])

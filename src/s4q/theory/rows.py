@@ -10,7 +10,8 @@ from s4q.theory.evidence import Evidence
 from s4q.theory.parts import Part
 
 Needs = Literal["nothing", "width", "optimism", "theorem 1"]  # what a preset must prove for a statement to be claimed
-# How often may it fail? Never, as it is algebra; never; for a chance RARE; for a share delta of the seeds.
+# How often a row may fail: "identity" never, because it is algebra; "always" never; "rarely" with chance RARE;
+# "delta" in a share delta of the seeds.
 Kind = Literal["identity", "always", "rarely", "delta"]
 
 
