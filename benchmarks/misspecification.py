@@ -33,7 +33,7 @@ class Outcome:
     kind: str
     run: s4q.Run
     plateau: float  # regret an episode over the whole run
-    realised: float  # terr_realised
+    realised: float  # transfer_error_realised
     sup_norm: float  # largest error of a fit to the backup of a linear Q, anywhere
 
 
@@ -63,7 +63,13 @@ def cases(episodes: int = EPISODES) -> list[Outcome]:
 
 def table(outcomes: list[Outcome]) -> Table:
     result = Table(title=f"S4Q (realisable), 10^{np.log10(EPISODES):.0f} episodes; values at most 1")
-    for header in ("problem", "sup-norm error", "terr_realised", "average regret", "average regret / terr_realised"):
+    for header in (
+        "problem",
+        "sup-norm error",
+        "transfer_error_realised",
+        "average regret",
+        "average regret / transfer_error_realised",
+    ):
         result.add_column(header, justify="right")
     for o in outcomes:
         ratio = f"{o.plateau / o.realised:.2f}" if o.realised > 1e-9 else "-"
@@ -95,7 +101,7 @@ def figure(outcomes: list[Outcome]) -> plt.Figure:
     realised.annotate("terr = 0", (nothing, 1.5 * max(o.plateau for o in outcomes if o.realised < 1e-9)), fontsize=8)
     curves.set(xlabel="episodes", ylabel="average regret", title="Average regret over time")
     after = f"average regret after $10^{{{np.log10(EPISODES):.0f}}}$ episodes"
-    realised.set(xlabel="terr_realised", ylabel=after, title="Where it ends follows the transfer error")
+    realised.set(xlabel="transfer_error_realised", ylabel=after, title="Where it ends follows the transfer error")
     sup.set(xlabel="largest error of a backup (sup norm)", ylabel=after, title="and not the sup-norm error")
     sup.set_xlim(0.01, 1.0)
     handles, names = realised.get_legend_handles_labels()

@@ -61,7 +61,7 @@ def play(row: Row, scale: float, seed: int) -> Outcome:
     learner = s4q.S4Q(spec, cache_episodes=row.cache)
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), row.episodes)
     gap = (run.gap or 0.0) / mdp.v_star
-    return Outcome(run.regret or 0.0, solved_at(run, mdp.v_star), gap, run.bytes, run.cpu_seconds)
+    return Outcome(run.regret or 0.0, solved_at(run, mdp.v_star), gap, run.nbytes, run.cpu_seconds)
 
 
 def random_mdp(seed: int) -> FiniteMDP:
@@ -79,11 +79,11 @@ def _chain(seed: int) -> FiniteMDP:
 
 
 def _deep_sea(size: int, stochastic: bool, seed: int) -> FiniteMDP:
-    return s4q.problems.deep_sea(size, stochastic=stochastic, mapping_seed=seed)
+    return s4q.problems.deep_sea(size, stochastic=stochastic, seed=seed)
 
 
 def _lock(horizon: int, seed: int) -> FiniteMDP:
-    return s4q.problems.combination_lock(10, horizon, mapping_seed=seed)
+    return s4q.problems.combination_lock(10, horizon, seed=seed)
 
 
 def _river(n_states: int, horizon: int, seed: int) -> FiniteMDP:
@@ -167,7 +167,7 @@ def _low_rank(dim: int, cache: int | None, seed: int) -> Outcome:
     mdp = s4q.problems.low_rank(dim=dim, seed=seed)
     learner = s4q.S4Q(mdp, cache_episodes=cache)
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), 10**6)
-    return Outcome(run.regret or 0.0, 0, (run.gap or 0.0) / mdp.v_star, run.bytes, run.cpu_seconds)
+    return Outcome(run.regret or 0.0, 0, (run.gap or 0.0) / mdp.v_star, run.nbytes, run.cpu_seconds)
 
 
 def price_table() -> Table:
@@ -199,7 +199,7 @@ def flat_table() -> Table:
             mdp = row.build(0)
             learner = s4q.S4Q(mdp, cache_episodes=row.cache)
             run = s4q.run(learner, s4q.collectors.CountCollector(mdp), factor * row.episodes)
-            cells = (f"{run.episodes:,}", f"{run.phases}", f"{run.regret:.1f}", f"{run.bytes:,}")
+            cells = (f"{run.episodes:,}", f"{run.phases}", f"{run.regret:.1f}", f"{run.nbytes:,}")
             result.add_row(row.name, *cells, f"{run.cpu_seconds:.1f}")
     return result
 

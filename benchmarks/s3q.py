@@ -18,7 +18,7 @@ def table() -> Table:
             run = s4q.run(learner, s4q.collectors.EpisodeCollector(mdp, seed=seed), episodes)
             errors.append(float(np.abs(mdp.q_values(run.q) - mdp.q_star)[mdp.reachable].max()))
             micros.append(run.cpu_seconds / episodes * 1e6)
-            held = run.bytes
+            held = run.nbytes
         error = float(np.mean(errors))
         scaled = error * episodes**0.5
         result.add_row(f"{episodes:,}", f"{error:.4f}", f"{scaled:.2f}", f"{held}", f"{min(micros):.1f}")

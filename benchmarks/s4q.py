@@ -48,7 +48,7 @@ def cost_table() -> Table:
             f"{run.phases}",
             f"{run.regret:.3g}",
             f"{run.gap:.1e}",
-            f"{run.bytes:,}",
+            f"{run.nbytes:,}",
             f"{run.cpu_seconds:.2f}",
             f"{run.cpu_seconds / dgemms:.2f}",
             f"{peak:.0f}",

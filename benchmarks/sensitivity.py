@@ -28,14 +28,14 @@ SEEDS = 4
 PROBLEMS: dict[str, tuple[Callable[[int], FiniteMDP], int]] = {
     "chain": (lambda _: s4q.problems.chain(), 5000),
     "RiverSwim (6, 12)": (lambda _: s4q.problems.river_swim(6, 12), 5000),
-    "DeepSea 10, stochastic": (lambda seed: s4q.problems.deep_sea(10, stochastic=True, mapping_seed=seed), 1000),
+    "DeepSea 10, stochastic": (lambda seed: s4q.problems.deep_sea(10, stochastic=True, seed=seed), 1000),
     "random MDP": (lambda seed: random_mdp(100 + seed), 5000),
 }
 FRESH: dict[str, tuple[Callable[[int], FiniteMDP], int]] = {
     "chain (15, 20)": (lambda _: s4q.problems.chain(15, 20), 3000),
     "RiverSwim (8, 20)": (lambda _: s4q.problems.river_swim(8, 20), 5000),
-    "DeepSea 14, stochastic": (lambda seed: s4q.problems.deep_sea(14, stochastic=True, mapping_seed=50 + seed), 2000),
-    "lock A=5 H=12": (lambda seed: s4q.problems.combination_lock(5, 12, mapping_seed=50 + seed), 1000),
+    "DeepSea 14, stochastic": (lambda seed: s4q.problems.deep_sea(14, stochastic=True, seed=50 + seed), 2000),
+    "lock A=5 H=12": (lambda seed: s4q.problems.combination_lock(5, 12, seed=50 + seed), 1000),
     "CliffWalking H=40": (lambda _: s4q.problems.from_gymnasium("CliffWalking-v1", 40), 3000),
     "random MDP": (lambda seed: random_mdp(500 + seed), 3000),
     "bellman_closed": (lambda seed: s4q.problems.bellman_closed(seed=50 + seed), 10_000),

@@ -23,7 +23,7 @@ s4q.run(
     s4q.S3Q(mdp, controller),
     s4q.collectors.CountCollector(mdp, seed=0),
     episodes=MOST,
-    callback=lambda run: rows.append((run.episodes, error(run), run.bytes)),
+    callback=lambda run: rows.append((run.episodes, error(run), run.nbytes)),
 )
 print("episodes   error to Q*   x sqrt(episodes)   bytes")
 for episodes, off, held in rows[3::3]:

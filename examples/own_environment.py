@@ -42,7 +42,7 @@ def nearby_buoys(h: int, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 env = Boat()
-features = s4q.features.Callable(nearby_buoys, n_actions=2, block_dim=9, n_blocks=2, stationary=True)
+features = s4q.features.FunctionFeatures(nearby_buoys, n_actions=2, block_dim=9, n_blocks=2, stationary=True)
 print(s4q.features.check_features(features, env))
 
 agent = s4q.Agent(env, features, horizon=20, reward_range=(-0.05, 1.0), seed=0)

@@ -16,5 +16,7 @@ run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), episodes=EPIS
 print(mdp)
 print(f"by chance one episode in {1 / mdp.facts().chance:,.0f} reaches the treasure")
 for point in run.curve[-5:]:
-    print(f"{point.episodes:6,} episodes: gap {point.gap:.4f}, regret so far {point.regret:.1f}, {point.bytes:,} bytes")
+    print(
+        f"{point.episodes:6,} episodes: gap {point.gap:.4f}, regret so far {point.regret:.1f}, {point.nbytes:,} bytes"
+    )
 print(f"value of the policy {mdp.value(run.policy):.4f}, best possible {mdp.v_star:.4f}")

@@ -37,9 +37,9 @@ def test_it_learns_frozen_lake() -> None:
     mdp = s4q.problems.from_gymnasium("FrozenLake-v1", 20)
     agent = s4q.Agent(lake(), horizon=20, reward_range=(0, 1), seed=0).learn(episodes=1_000)
     assert agent.n_episodes == 1_000
-    assert agent.run is not None
-    assert agent.run.episodes == 1_000
-    assert agent.run.steps > 1_000
+    assert agent.last_run is not None
+    assert agent.last_run.episodes == 1_000
+    assert agent.last_run.steps > 1_000
     value = mdp.value(agent.learner.policy)
     assert value > 0.9 * mdp.v_star
     found = agent.evaluate(500)
@@ -86,7 +86,7 @@ def test_returns_and_lengths_along_the_way(tmp_path: Path) -> None:
     """What the run says is what the environment saw, phase by phase, also when it was interrupted."""
     env = Diary(gym.make("CliffWalking-v1"))
     agent = s4q.Agent(env, horizon=9).learn(40, callback=s4q.JsonLines(tmp_path / "log.jsonl"))
-    run = agent.run
+    run = agent.last_run
     assert run is not None
     assert run.replay_episodes == 0  # all in the cache, so all were played in main loops
     assert run.mean_return == pytest.approx(np.mean([sum(rewards) for rewards in env.episodes]))
@@ -102,7 +102,7 @@ def test_returns_and_lengths_along_the_way(tmp_path: Path) -> None:
     path = tmp_path / "half.s4q"
     halves = s4q.Agent(env, horizon=9).learn(40, checkpoint=path, stop=lambda r: r.episodes >= 17)
     assert halves.n_episodes < 40
-    resumed = s4q.Agent.load(path, env).resume().run
+    resumed = s4q.Agent.load(path, env).resume().last_run
     assert resumed is not None
     assert [point.mean_return for point in resumed.curve] == [point.mean_return for point in run.curve]
     assert resumed.mean_return == run.mean_return
@@ -241,9 +241,9 @@ def test_an_env_that_fails_loses_nothing(tmp_path: Path) -> None:
     again.resume(checkpoint=path)
     whole = small_agent().learn(300)
     assert bits(again) == bits(whole)
-    assert again.run is not None
-    assert whole.run is not None
-    assert (again.run.steps, again.run.phases) == (whole.run.steps, whole.run.phases)
+    assert again.last_run is not None
+    assert whole.last_run is not None
+    assert (again.last_run.steps, again.last_run.phases) == (whole.last_run.steps, whole.last_run.phases)
 
 
 def own(h: int, states: np.ndarray) -> np.ndarray:
@@ -252,7 +252,7 @@ def own(h: int, states: np.ndarray) -> np.ndarray:
 
 
 def test_features_of_your_own_are_passed_again(tmp_path: Path) -> None:
-    mine = s4q.features.Callable(own, n_actions=4, block_dim=16, stationary=True)
+    mine = s4q.features.FunctionFeatures(own, n_actions=4, block_dim=16, stationary=True)
     agent = small_agent(features=mine).learn(50)
     agent.save(tmp_path / "mine.s4q")
     with pytest.raises(ValueError, match="pass the map again: features="):
@@ -273,13 +273,13 @@ def test_load_refuses_what_is_no_agent(tmp_path: Path) -> None:
 
 def test_certificates() -> None:
     with pytest.raises(ValueError, match='"practical" proves nothing'):
-        small_agent().certificate()
-    mine = s4q.features.Callable(own, n_actions=4, block_dim=16, stationary=True)
+        small_agent().certify()
+    mine = s4q.features.FunctionFeatures(own, n_actions=4, block_dim=16, stationary=True)
     with pytest.raises(ValueError, match="well_specified=True"):
-        small_agent(features=mine, preset="realisable").certificate()
-    small_agent(features=mine, preset="realisable", well_specified=True).certificate()
+        small_agent(features=mine, preset="realisable").certify()
+    small_agent(features=mine, preset="realisable", well_specified=True).certify()
     agent = small_agent(preset="realisable").learn(100)
-    found = agent.certificate()
+    found = agent.certify()
     assert found.vacuous
     assert found.delta == 0.05
 

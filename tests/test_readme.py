@@ -63,7 +63,7 @@ def test_table_of_errors_is_what_the_benchmark_computes() -> None:
             learner = s4q.S3Q(mdp, controller=s4q.UniformPolicy(mdp.n_actions))
             run = s4q.run(learner, s4q.collectors.EpisodeCollector(mdp, seed=seed), episodes)
             errors.append(np.abs(mdp.q_values(run.q) - mdp.q_star)[mdp.reachable].max())
-            assert run.bytes == int(held)
+            assert run.nbytes == int(held)
         assert np.mean(errors) == pytest.approx(float(error_text), abs=6e-5)
         assert np.mean(errors) * episodes**0.5 == pytest.approx(float(scaled_text), abs=6e-3)
 
@@ -81,7 +81,7 @@ def test_table_of_exploration_is_what_the_benchmark_computes() -> None:
         assert run.phases == int(phases)
         assert f"{run.regret:.3g}" == regret
         assert f"{run.gap:.1e}" == gap
-        assert f"{run.bytes:,}" == held
+        assert f"{run.nbytes:,}" == held
 
 
 def test_rows_of_practical_are_what_the_benchmark_computes() -> None:
@@ -92,7 +92,7 @@ def test_rows_of_practical_are_what_the_benchmark_computes() -> None:
         regrets = []
         for seed in range(10):
             deep = name == "DeepSea 10"
-            mdp = s4q.problems.deep_sea(10, mapping_seed=seed) if deep else s4q.problems.chain()
+            mdp = s4q.problems.deep_sea(10, seed=seed) if deep else s4q.problems.chain()
             learner = s4q.S4Q(mdp, cache_episodes=2000)
             run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), 500 if deep else 5000)
             regrets.append(run.regret)

@@ -2,7 +2,7 @@
 
 from s4q import collectors, features, problems, theory
 from s4q.agent import Agent, Evaluation
-from s4q.certificates.certifier import Certificate, certificate
+from s4q.certificates.certifier import Certificate, certify
 from s4q.core.blocks import Phi
 from s4q.core.least_squares import Moments, StreamingLeastSquares, project_to_ball
 from s4q.core.linear_q import LinearQ
@@ -43,7 +43,7 @@ __all__ = [
     "StreamingLeastSquares",
     "TensorBoard",
     "UniformPolicy",
-    "certificate",
+    "certify",
     "collectors",
     "features",
     "load",

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from s4q.certificates.certifier import Certificate, certificate
+from s4q.certificates.certifier import Certificate, certify
 from s4q.collectors import GymCollector, VectorCollector
 from s4q.collectors.stepping.env_checks import env_name
 from s4q.collectors.stepping.env_facts import horizon_of, is_vector, require_fit, reward_range_of, spaces_of
@@ -114,7 +114,7 @@ class Agent:
         self.learner = learner
         self.collector = (VectorCollector if is_vector(env) else GymCollector)(env, features, learner.spec, seed)
         require_fit(features, spaces_of(env)[0], env_name(env))
-        self.run: Run | None = None  # the newest `learn`
+        self.last_run: Run | None = None  # the newest `learn`
         self._interrupted: Checkpoint | None = None
 
     @property
@@ -146,7 +146,7 @@ class Agent:
         stop, stop_when_gap: end early; evaluation_share: of the episodes for the certificate. As in `s4q.run`.
         """
         self._interrupted = None
-        self.run = run(
+        self.last_run = run(
             self.learner,
             self.collector,
             episodes,
@@ -179,7 +179,7 @@ class Agent:
                 "one; call learn(episodes) to go on"
             )
         begun, self._interrupted = self._interrupted, None
-        self.run = run(
+        self.last_run = run(
             begun,
             self.collector,
             begun.progress.budget if episodes is None else episodes,
@@ -235,13 +235,13 @@ class Agent:
         mean += spec.horizon * spec.reward_min
         return Evaluation(mean, mean - error, mean + error, n, seen.n_steps)
 
-    def certificate(self) -> Certificate:
+    def certify(self) -> Certificate:
         """How far the policy can be from the best one; refused where nothing is proved (`practical`, for one).
 
         The certificate of the newest `learn`, where it made one along the way; else from the learner's last two phases.
         """
-        made = None if self.run is None else self.run.certificate
-        return certificate(self.learner) if made is None else made
+        made = None if self.last_run is None else self.last_run.certificate
+        return certify(self.learner) if made is None else made
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file: learner, seed, features by name. The file that was there is kept."""

@@ -209,7 +209,7 @@ def test_the_best_of_all_phases() -> None:
         replace(one, return_sum=one.n_trajectories * rng.random() / 3, start_value_sum=one.n_trajectories * 0.9)
         for one in phases
     ]
-    found = s4q.certificate(Record(settings, tuple(phases[:-1]), phases[-1]))
+    found = s4q.certify(Record(settings, tuple(phases[:-1]), phases[-1]))
     each = [bounds(settings, phase) for phase in phases]
     best = int(np.argmax([one.lower for one in each]))
     assert (found.upper, found.lower) == (min(one.upper for one in each), each[best].lower)
@@ -225,11 +225,11 @@ def test_a_run_says_what_its_record_says() -> None:
     learner, collector = s4q.S4Q(walk(), "realisable"), CountCollector(walk(), seed=3)
     first = s4q.run(learner, collector, 20_000, record=True)
     assert first.record is not None
-    for found in (s4q.certificate(first.record), first.certificate):
+    for found in (s4q.certify(first.record), first.certificate):
         assert found is not None
         assert (found.gap, found.phase) == (first.certificate.gap, first.certificate.phase)  # type: ignore[union-attr]
-    short = s4q.certificate(learner)
-    assert short.upper >= s4q.certificate(first.record).upper
+    short = s4q.certify(learner)
+    assert short.upper >= s4q.certify(first.record).upper
     assert s4q.run(learner, collector, 1, record=True).certificate.upper == short.upper  # type: ignore[union-attr]
     assert s4q.run(learner, collector, 1).certificate is None
 
@@ -266,7 +266,7 @@ def test_what_an_episode_can_pay() -> None:
 
 def test_vacuous_says_so() -> None:
     learner = s4q.S4Q(low_rank(), "realisable")
-    nothing = s4q.certificate(learner)
+    nothing = s4q.certify(learner)
     assert nothing.vacuous
     assert (nothing.policy, nothing.phase, nothing.gap) == (None, 0, nothing.value_bound)
     assert str(nothing).startswith("vacuous")
@@ -275,7 +275,7 @@ def test_vacuous_says_so() -> None:
     assert early.vacuous
     assert early.gap == early.value_bound == 1.0
     assert early.policy is not None
-    costs = s4q.certificate(s4q.S4Q(cliff(), "realisable"))
+    costs = s4q.certify(s4q.S4Q(cliff(), "realisable"))
     assert (costs.upper, costs.lower, costs.vacuous) == (0.0, -80.0, True)
     later = s4q.run(learner, CountCollector(low_rank()), 10**5, record=True).certificate
     assert later is not None
@@ -285,13 +285,13 @@ def test_vacuous_says_so() -> None:
 
 def test_a_contradiction_certifies_nothing() -> None:
     settings = one_step(value_bound=1.0)
-    found = s4q.certificate(Record(settings, (a_phase(1, 10**4, 9000.0, 1000.0),), None))
+    found = s4q.certify(Record(settings, (a_phase(1, 10**4, 9000.0, 1000.0),), None))
     assert found.contradictory
     assert found.gap == inf
     assert found.lower > found.upper
     assert "features are not exact" in str(found)
     unknown = replace(a_phase(1, 10**4, 0.0, 0.0), start_value_sum=None)
-    assert s4q.certificate(Record(settings, (unknown,), None)).vacuous
+    assert s4q.certify(Record(settings, (unknown,), None)).vacuous
     assert bounds(settings, unknown) == Bounds(1.0, 0.0)
 
 
@@ -320,7 +320,7 @@ def test_refused_with_the_reason_and_before_any_episode(case: str) -> None:
     choices, reason = REFUSED[case]
     learner = s4q.S4Q(low_rank(), **choices)
     with pytest.raises(ValueError, match=f"no certificate.*{reason}"):
-        s4q.certificate(learner)
+        s4q.certify(learner)
     with pytest.raises(ValueError, match=f"no certificate.*{reason}"):
         s4q.run(learner, NeverPlays(), 10**6, stop_when_gap=0.1)
 
@@ -329,7 +329,7 @@ def test_refused_with_the_reason_and_before_any_episode(case: str) -> None:
 def test_refused_when_the_features_may_be_inexact(name: Any) -> None:
     learner = s4q.S4Q(random_mdp(5, 3, 4, 3, seed=1), name)
     with pytest.raises(ValueError, match="well_specified=True"):
-        s4q.certificate(learner)
+        s4q.certify(learner)
     run = s4q.run(learner, CountCollector(random_mdp(5, 3, 4, 3, seed=1)), 100, record=True)
     assert run.certificate is None
 
@@ -399,6 +399,6 @@ def test_a_run_will_do_if_it_was_recorded() -> None:
         s4q.run(s4q.S4Q(mdp, "realisable"), CountCollector(mdp, seed=0), 1000, record=record)
         for record in (True, False)
     )
-    assert s4q.certificate(kept).upper == s4q.certificate(kept.record).upper
+    assert s4q.certify(kept).upper == s4q.certify(kept.record).upper
     with pytest.raises(ValueError, match="record=True"):
-        s4q.certificate(lost)
+        s4q.certify(lost)

@@ -41,7 +41,7 @@ def certified(mdp: FiniteMDP, spec: s4q.Spec, seed: int) -> tuple[float, bool]:
     """The gap of a run's certificate, and whether both of its bounds hold."""
     learner = s4q.S4Q(spec, "realisable", delta=DELTA)
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), EPISODES, record=True)
-    found = s4q.certificate(run.record)
+    found = s4q.certify(run.record)
     holds = mdp.v_star <= found.upper and (found.policy is None or found.lower <= mdp.value(found.policy))
     return found.gap, holds
 
@@ -89,4 +89,4 @@ def test_a_wide_dense_problem_is_not_certified_below_its_value():
     assert mdp.spec.radius == pytest.approx((16.0, 1.0))
     run = s4q.run(s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0), 3000, record=True)
     assert mdp.v_star == 1.0
-    assert s4q.certificate(run.record).upper >= 1.0
+    assert s4q.certify(run.record).upper >= 1.0

@@ -27,7 +27,7 @@ def fitted() -> RBFSampler:
 def user(made: Any, **changes: Any) -> Callable[[], object]:
     """Evaluate a Callable whose function returns `made`."""
     sizes = {"n_actions": 2, "block_dim": 1} | changes
-    return lambda: features.Callable(lambda h, states: made, **sizes)(0, np.zeros(1))
+    return lambda: features.FunctionFeatures(lambda h, states: made, **sizes)(0, np.zeros(1))
 
 
 BAD: list[tuple[str, Callable[[], object], str]] = [
@@ -115,8 +115,8 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     ("callable blocks", user(np.ones((1, 2, 1)), n_blocks=2), r"must return \(vectors, blocks\) where there are 2"),
     ("block range", user((np.ones((1, 2, 1)), np.array([[0, 2]])), n_blocks=2), r"blocks must lie in 0..1; got 0..2"),
     ("block kind", user((np.ones((1, 2, 1)), np.zeros((1, 2)))), r"blocks must be whole numbers; got dtype float64"),
-    ("not callable", lambda: features.Callable(3, n_actions=1, block_dim=1), r"must be callable as"),  # type: ignore[arg-type]
-    ("per action of function", lambda: PerAction(np.sin, 2), r"have a `dim`.*features.Callable"),
+    ("not callable", lambda: features.FunctionFeatures(3, n_actions=1, block_dim=1), r"must be callable as"),  # type: ignore[arg-type]
+    ("per action of function", lambda: PerAction(np.sin, 2), r"have a `dim`.*features.FunctionFeatures"),
     ("unfitted", lambda: Sklearn(RBFSampler(), 1.0), r"must be fitted: call RBFSampler.fit"),
     ("no transformer", lambda: Sklearn(np.sin, 1.0), r"must be a scikit-learn transformer; got ufunc"),
     ("low bound", lambda: Sklearn(fitted(), 0.1)(ROW), r"state 0 .* declare a larger norm_bound than 0.1"),
@@ -258,7 +258,7 @@ PLANTED: list[tuple[str, Callable[[], Any], str]] = [
     ("level", lambda: Raw(lambda h, s: spread(s) / (h + 1), stationary=True), "stationary, but levels 0 and 2 differ"),
     ("block", lambda: Raw(lambda h, s: Phi(spread(s), np.full((len(s), 2), 1))), r"whole numbers in 0..0; got 1..1"),
     ("shape", lambda: Raw(lambda h, s: spread(s)[:, :1]), r"vectors must have shape \(n, A, k\)"),
-    ("no Phi", lambda: features_without_phi, "lacks n_actions, n_blocks, block_dim; see features.Callable"),
+    ("no Phi", lambda: features_without_phi, "lacks n_actions, n_blocks, block_dim; see features.FunctionFeatures"),
     ("state features", lambda: Fourier(**UNIT, order=1), r"wrap it: features.PerAction\(Fourier\(...\), n_actions\)"),
     (
         "actions",

@@ -66,7 +66,7 @@ CASES: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "stationary table": (lambda: TableFeatures.one_hot(4, 7, A), np.arange(7)),
     "dense table": (lambda: features.Dense(table().vectors[0]), np.arange(7)),
     "dense function": (lambda: features.Dense(directions, n_actions=A, dim=3), boxed()),
-    "callable": (lambda: features.Callable(circle, n_actions=A, n_blocks=2, block_dim=2), boxed()),
+    "callable": (lambda: features.FunctionFeatures(circle, n_actions=A, n_blocks=2, block_dim=2), boxed()),
     "own state features": (lambda: PerAction(OwnStateFeatures(), A), boxed()),
     "Fourier": (lambda: PerAction(features.Fourier(**BOX, order=3), A), boxed()),
     "Tiles": (lambda: PerAction(features.Tiles(**BOX, n_tilings=4, tiles_per_dim=[2, 3, 1]), A), boxed()),
@@ -242,7 +242,7 @@ def test_a_function_that_uses_its_buffer_again_does_no_harm() -> None:
         buffer[:, 0, 0] = states
         return buffer
 
-    by_level = features.Callable(lambda h, states: lazy(states), n_actions=1, block_dim=1)
+    by_level = features.FunctionFeatures(lambda h, states: lazy(states), n_actions=1, block_dim=1)
     for mapped in (features.Dense(lazy, n_actions=1, dim=1), by_level):
         first = mapped(0, np.array([0.1, 0.2]))
         mapped(0, np.array([0.3, 0.4]))
@@ -281,14 +281,17 @@ def test_own_classes_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("config", "match"),
     [
-        ({"name": "Pickle", "parameters": {}}, "no feature map called 'Pickle'; known are Callable"),
+        ({"name": "Pickle", "parameters": {}}, "no feature map called 'Pickle'; known are"),
         ({"name": "OneHot", "parameters": {"space": [3], "actions": 2}}, "parameters of OneHot are not those it takes"),
         ({"name": "OneHot", "parameters": [3, 2]}, "parameters of OneHot must be a dict; got list"),
         ({"name": "OneHot", "parameters": {"space": [10**9, 10**9], "n_actions": 2}}, "would need .* blocks"),
         ({"name": "OneHot"}, "must be a dict; got NoneType"),
         ({"parameters": {}}, "its name and parameters"),
         ("OneHot", "its name and parameters"),
-        ({"name": "Callable", "parameters": {"function": "eval", "n_actions": 1, "block_dim": 1}}, "must be callable"),
+        (
+            {"name": "FunctionFeatures", "parameters": {"function": "eval", "n_actions": 1, "block_dim": 1}},
+            "must be callable",
+        ),
         ({"name": "Sklearn", "parameters": {"transformer": {}, "norm_bound": 1.0}}, "scikit-learn transformer"),
         ({"name": "RandomFourier", "parameters": {"low": [0], "high": [1], "dim": 10**12, "width": 1}}, "more than"),
     ],

@@ -64,7 +64,7 @@ def _attributes(thing: Any) -> list[str]:
 def run_bits(run: s4q.Run) -> tuple[Any, ...]:
     """What a run came to, its curve included."""
     plain = [without_time(dataclasses.asdict(point)) for point in run.curve]
-    numbers = {name: getattr(run, name) for name in ("episodes", "main_episodes", "steps", "regret", "gap", "bytes")}
+    numbers = {name: getattr(run, name) for name in ("episodes", "main_episodes", "steps", "regret", "gap", "nbytes")}
     return numbers, plain, bits(run.q)
 
 

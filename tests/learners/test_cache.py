@@ -88,7 +88,7 @@ def test_the_bound_holds(name: str, kind: str, episodes: int | None, held: int |
         assert cache.nbytes <= cache.n_episodes * mdp.horizon * bytes_per_step(mdp.spec)
         if held is not None:
             assert cache.nbytes <= held
-        assert run.bytes >= cache.nbytes + learner.memory.nbytes
+        assert run.nbytes >= cache.nbytes + learner.memory.nbytes
 
     run = s4q.run(learner, KINDS[kind](mdp, seed=1), budget, callback=look, stop=lambda so_far: bool(look(so_far)))
     assert run.episodes == budget

@@ -291,7 +291,7 @@ def test_state_grows_with_phases_only_and_phases_like_the_log() -> None:
         learner = s4q.S4Q(mdp, "realisable")
         runs[episodes] = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), episodes)
         per_policy = learner.memory.entries[0].policy.nbytes
-        assert runs[episodes].bytes - learner.memory.nbytes < 20 * per_policy
+        assert runs[episodes].nbytes - learner.memory.nbytes < 20 * per_policy
         assert learner.memory.nbytes == per_policy * len(learner.memory) <= per_policy * runs[episodes].phases
     first, second, third = (run.phases for run in runs.values())
     assert second - first <= first + 5

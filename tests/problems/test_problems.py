@@ -82,7 +82,7 @@ def test_deep_sea(size: int) -> None:
     assert mdp.v_star == pytest.approx(0.99)
     assert mdp.facts().chance == pytest.approx(2.0**-size)
     assert not mdp.spec.stationary
-    other = problems.deep_sea(size, mapping_seed=1)
+    other = problems.deep_sea(size, seed=1)
     assert other.v_star == pytest.approx(0.99)
     assert size == 2 or not np.array_equal(mdp.transitions, other.transitions)
     slippery = problems.deep_sea(size, stochastic=True)

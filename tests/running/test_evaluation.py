@@ -306,13 +306,13 @@ def test_a_record_knows_what_was_evaluated() -> None:
     assert run.record is not None
     assert run.certificate is not None
     assert sum(one.n_episodes for one in run.record.evaluations.values()) == run.evaluation_episodes == 12_000
-    again = s4q.certificate(run.record)
+    again = s4q.certify(run.record)
     assert (again.upper, again.lower, again.n_trajectories) == (
         run.certificate.upper,
         run.certificate.lower,
         run.certificate.n_trajectories,
     )
-    bare = s4q.certificate(replace(run.record, evaluations={}))
+    bare = s4q.certify(replace(run.record, evaluations={}))
     assert bare.lower < again.lower
     certified = next(p for p in (*run.record.phases, run.record.unfinished) if p and p.phase == again.phase)
     assert again.n_trajectories == certified.n_trajectories + run.record.evaluations[again.phase].n_episodes
@@ -392,9 +392,9 @@ def test_an_agent_evaluates_too() -> None:
     choices: dict[str, Any] = {"horizon": 4, "reward_range": (0.0, 0.25), "preset": "realisable"}
     agent = s4q.Agent(env, **choices)
     agent.learn(600, evaluation_share=0.25)
-    assert agent.run is not None
-    assert (agent.run.evaluation_episodes, agent.n_episodes) == (150, 450)
-    assert agent.certificate() is agent.run.certificate
+    assert agent.last_run is not None
+    assert (agent.last_run.evaluation_episodes, agent.n_episodes) == (150, 450)
+    assert agent.certify() is agent.last_run.certificate
     bare = s4q.Agent(env, **choices).learn(450)
     assert differences(bare.learner, agent.learner) == []
     assert bare.evaluate(40) == agent.evaluate(40)
@@ -496,15 +496,15 @@ def test_not_with_the_returns_of_another_policy(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_certificate_names_what_it_assumes() -> None:
-    found = s4q.certificate(s4q.S4Q(walk(), "realisable"))
+    found = s4q.certify(s4q.S4Q(walk(), "realisable"))
     claim, assumed = str(found).splitlines()
     assert claim.startswith("vacuous")
     assert assumed.startswith("assumed: ")
     for word in ("the features are exact (well_specified)", "radius", "value_bound", "follows from the reward range"):
         assert word in assumed
     tight = FiniteMDP(np.ones((1, 1, 1)), [[0.5]], [1.0], horizon=2, value_bound=1.5, reward_noise="none")
-    unpooled = s4q.certificate(s4q.S4Q(tight, "realisable", pool=False))
+    unpooled = s4q.certify(s4q.S4Q(tight, "realisable", pool=False))
     assert "1.5 at the start (declared)" in str(unpooled)
     assert "pooled" not in str(unpooled)
-    assert "pooled" in str(s4q.certificate(s4q.S4Q(tight, "realisable", pool=True)))
+    assert "pooled" in str(s4q.certify(s4q.S4Q(tight, "realisable", pool=True)))
     assert json.loads(json.dumps(found.assumptions)) == list(found.assumptions)

@@ -46,7 +46,7 @@ def test_curve_has_a_point_per_epoch_and_one_for_the_end() -> None:
     assert [so_far.episodes for so_far in seen] == [6, 18, 42, 90]
     regrets = [point.regret for point in run.curve]
     assert regrets == sorted(regrets, key=lambda r: r or 0.0)
-    assert (run.regret, run.gap, run.bytes) == (run.curve[-1].regret, run.curve[-1].gap, run.curve[-1].bytes)
+    assert (run.regret, run.gap, run.nbytes) == (run.curve[-1].regret, run.curve[-1].gap, run.curve[-1].nbytes)
     assert run.steps == run.curve[-1].steps > run.episodes
     assert run.cpu_seconds >= run.curve[0].cpu_seconds >= 0
 

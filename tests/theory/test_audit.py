@@ -23,7 +23,7 @@ from s4q.learners.presets import PresetName
 from s4q.problems import FiniteMDP
 from s4q.problems.names import whole_number
 from s4q.problems.planning import optimal_values
-from s4q.theory import Audit, audit, bounds, lemmas, over_seeds, terr_realised
+from s4q.theory import Audit, audit, bounds, lemmas, over_seeds, transfer_error_realised
 from s4q.theory.evidence import Evidence, gather
 
 DELTA = 0.05
@@ -121,7 +121,7 @@ def test_rows_measure_what_they_say() -> None:
     every = [*run.record.phases, *([run.record.unfinished] if run.record.unfinished else [])]
     margin = min(float((SMALL.q_values(phase.q) - SMALL.q_star)[SMALL.reachable].min()) for phase in every)
     assert result["near-optimism: Q"].slack == pytest.approx(margin, abs=1e-9)
-    assert result["Theorem 1 (b): floats"].measured == run.bytes / 8
+    assert result["Theorem 1 (b): floats"].measured == run.nbytes / 8
     assert result["phases"].holds is None
     assert "not claimed" in result["phases"].note
     text = str(result)
@@ -148,7 +148,7 @@ def test_a_misspecified_problem_is_audited_with_its_transfer_error(mdp: FiniteMD
     run = recorded(mdp, "tight", 10**10)
     evidence, result = gather(run, mdp), audit(run, mdp)
     assert run.record is not None
-    assert evidence.terr >= terr_realised(mdp, run.record) > 1e-3
+    assert evidence.terr >= transfer_error_realised(mdp, run.record) > 1e-3
     assert result.holds
     assert result["fit:"].holds
     assert result["Theorem 3 (a)"].holds
@@ -277,7 +277,7 @@ def honest_run() -> tuple[FiniteMDP, s4q.Run]:
 
 TAMPERINGS: dict[str, tuple[Callable[[s4q.Run], s4q.Run], set[str]]] = {
     "regret of one half": (lambda run: replace(run, regret=0.5 * run.episodes), {"Theorem 1 (a)"}),
-    "a hundred times the memory": (lambda run: replace(run, bytes=100 * run.bytes), {"Theorem 1 (b)"}),
+    "a hundred times the memory": (lambda run: replace(run, nbytes=100 * run.nbytes), {"Theorem 1 (b)"}),
     "a covariance of half the size": (
         lambda run: tampered(run, lambda p: replace(p, cov_ref=0.5 * p.cov_ref, increment=0.5 * p.increment)),
         {"covariance over its mean", "progress at the trigger"},
@@ -475,4 +475,4 @@ def test_the_wrong_problem_is_refused() -> None:
     with pytest.raises(ValueError, match="played on another problem"):
         audit(run, other)
     with pytest.raises(ValueError, match="record must be the `record` of a run"):
-        terr_realised(mdp, run)  # type: ignore[arg-type]
+        transfer_error_realised(mdp, run)  # type: ignore[arg-type]

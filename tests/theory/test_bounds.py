@@ -14,7 +14,7 @@ from s4q.core.spec import Spec
 from s4q.learners.presets import Constants, PresetName
 from s4q.learners.widths import PAPER, TIGHT
 from s4q.problems import FiniteMDP
-from s4q.theory import Theorem2, bounds, cap, theorem2
+from s4q.theory import Theorem2, bounds, effective_dim_cap, theorem2
 
 
 def spec_of(dim: int, horizon: int, radius: float, value_bound: float = 1.0, reward: float = 1.0) -> Spec:
@@ -39,7 +39,7 @@ def constants_of(preset: PresetName, dim: int, horizon: int, radius: float, valu
 
 
 def caps(constants: Constants, episodes: int) -> np.ndarray:
-    return np.array([cap(constants.spec.dim, episodes / lam) for lam in constants.ridge(1, 0)])
+    return np.array([effective_dim_cap(constants.spec.dim, episodes / lam) for lam in constants.ridge(1, 0)])
 
 
 def literal_theorem1(preset: PresetName, d: int, horizon: int, ball: float, episodes: int, terr: float) -> float:
@@ -166,7 +166,7 @@ def test_learners_hold_no_more_floats_than_counted(preset: PresetName, mdp: Fini
     most = [0.0]
 
     def look(run: s4q.Run) -> bool:
-        most[0] = max(most[0], run.bytes / 8 / bounds.theorem1_floats(learner.constants, run.phases))
+        most[0] = max(most[0], run.nbytes / 8 / bounds.theorem1_floats(learner.constants, run.phases))
         return run.phases >= 8
 
     s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), 10**7, stop=look)
@@ -210,7 +210,7 @@ def test_runs_hold_no_more_than_the_worst_case(preset: PresetName) -> None:
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), episodes)
     most = bounds.worst_floats(learner.constants, episodes)
     assert run.phases >= 3
-    assert run.bytes / 8 <= most
+    assert run.nbytes / 8 <= most
     literal = log(1 + episodes / (3 * float(learner.constants.ridge(1, 0)[0]))) * 3 * 3  # H d log(1 + K/(d lambda))
     share = {"paper": 8, "tight": 3}[preset]
     phases = floor(1 + literal / log(1 + learner.constants.threshold(1)[0] / share))
@@ -224,7 +224,7 @@ def test_s3q_holds_what_theorem_2_counts(mdp: FiniteMDP) -> None:
     collector = s4q.collectors.CountCollector(mdp, seed=0)
     counted = bounds.theorem2_floats(mdp.spec)
     held = [learner.nbytes]
-    s4q.run(learner, collector, 1000, callback=lambda run: held.append(run.bytes))
+    s4q.run(learner, collector, 1000, callback=lambda run: held.append(run.nbytes))
     assert len(held) > 5
     assert {float(b) / 8 for b in held} == {float(counted)}
     assert counted <= 7 * mdp.dim**2 * mdp.horizon  # d^2 + 2 d + 2 d H + 2 H, each at most a multiple of d^2 H

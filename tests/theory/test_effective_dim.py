@@ -13,7 +13,7 @@ import s4q
 from s4q import FiniteMDP, problems
 from s4q.problems import planning
 from s4q.theory.covariance import expected_grams, gram_of_pairs
-from s4q.theory.information_gain import cap, effective_dim, effective_dims, realised_gain
+from s4q.theory.information_gain import effective_dim, effective_dim_cap, effective_dims, realised_gain
 
 
 def information(mdp: FiniteMDP, h: int, occupancy: np.ndarray, ratio: float) -> float:
@@ -37,7 +37,7 @@ def test_one_hot_pairs_of_one_state_share_evenly() -> None:
     mdp = FiniteMDP(np.ones((1, 3, 1)), [[0.1, 0.2, 0.3]], [1.0], horizon=2)
     for bracket in effective_dims(mdp, 1000.0):
         assert bracket.lower <= 3 * log1p(1000 / 3) <= bracket.upper
-        assert bracket.upper <= cap(3, 1000.0) + 1e-2
+        assert bracket.upper <= effective_dim_cap(3, 1000.0) + 1e-2
         np.testing.assert_allclose(bracket.occupancy, 1 / 3, atol=0.02)
 
 
@@ -86,7 +86,7 @@ def test_brackets_are_narrow_capped_and_grow_with_n(mdp: FiniteMDP) -> None:
         brackets = effective_dims(mdp, ratio)
         for h, bracket in enumerate(brackets):
             assert bracket.width <= 1e-2
-            assert bracket.lower <= cap(mdp.dim, ratio) + 1e-9
+            assert bracket.lower <= effective_dim_cap(mdp.dim, ratio) + 1e-9
             assert bracket.upper >= before[h] - 1e-9
             assert bracket.occupancy.sum() == pytest.approx(1.0)
             for seed in range(3):  # no policy beats the upper end
@@ -114,7 +114,7 @@ def test_many_features_and_a_small_effective_dimension() -> None:
     for padded, bare in zip(effective_dims(mdp, ratio), effective_dims(plain, ratio), strict=True):
         assert padded.width <= 1e-2
         assert padded.upper < 0.5 * mdp.dim
-        assert padded.upper < 0.1 * cap(mdp.dim, ratio)
+        assert padded.upper < 0.1 * effective_dim_cap(mdp.dim, ratio)
         assert padded.upper <= bare.upper + 57 * log1p(1e-6 * ratio / 57) + 1e-2
         assert padded.lower >= bare.lower - 0.02
 
@@ -145,7 +145,7 @@ def test_a_run_gains_no_more_than_the_effective_dimension(preset: str) -> None:
     gains = realised_gain(mdp, run.record)
     for h, (gain, bracket) in enumerate(zip(gains, effective_dims(mdp, run.main_episodes / first.ridge), strict=True)):
         assert 0 < gain <= bracket.upper
-        assert gain <= cap(mdp.dim, run.main_episodes / first.ridge[h])
+        assert gain <= effective_dim_cap(mdp.dim, run.main_episodes / first.ridge[h])
 
 
 def test_bad_arguments_are_refused() -> None:
@@ -158,4 +158,4 @@ def test_bad_arguments_are_refused() -> None:
         with pytest.raises(ValueError, match=name):
             call()
     assert effective_dim(mdp, 0, 1e4, max_steps=1).width > 1e-2
-    assert cap(4, 8.0) == pytest.approx(4 * log(3))
+    assert effective_dim_cap(4, 8.0) == pytest.approx(4 * log(3))

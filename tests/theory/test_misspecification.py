@@ -7,7 +7,7 @@ import pytest
 
 import s4q
 from s4q import FiniteMDP, problems
-from s4q.theory import check_structure, terr_realised
+from s4q.theory import check_structure, transfer_error_realised
 
 EPISODES = 10**10
 
@@ -27,7 +27,10 @@ def explore(mdp: FiniteMDP) -> Outcome:
     averages = [(p.episodes, p.regret / p.episodes) for p in run.curve if p.regret is not None]
     early = next(average for episodes, average in averages if episodes >= 10**8)
     return Outcome(
-        early, averages[-1][1], terr_realised(mdp, run.record), float(check_structure(mdp).closure_residual.max())
+        early,
+        averages[-1][1],
+        transfer_error_realised(mdp, run.record),
+        float(check_structure(mdp).closure_residual.max()),
     )
 
 

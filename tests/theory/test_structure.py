@@ -193,5 +193,5 @@ def test_levels_that_no_episode_reaches_are_exact() -> None:
     np.testing.assert_allclose(found.radius_upper, [0.5, 0.0, 0.0])
     policy = s4q.UniformPolicy(1)
     assert not best_on_policy_fit(mdp, policy, 1, [1.0, 1.0]).any()
-    assert s4q.theory.terr_upper(mdp, policy) == pytest.approx(0.0, abs=1e-12)
+    assert s4q.theory.transfer_error_upper(mdp, policy) == pytest.approx(0.0, abs=1e-12)
     assert [bracket.upper for bracket in s4q.theory.effective_dims(mdp, 10.0)][1:] == [0.0, 0.0]

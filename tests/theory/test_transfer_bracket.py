@@ -266,8 +266,8 @@ def test_definition_1_lies_below_the_bounded_targets_and_definition_2_above_all_
     mdp = problems.perturbed_low_rank(n_states=5, n_actions=2, dim=3, horizon=2, amount=0.3)
     uniform = s4q.UniformPolicy(2)
     first, second = transfer_error_definition1(mdp, uniform), transfer_error_definition2(mdp, restarts=2, sweeps=2)
-    assert 0 < first.lower <= first.upper <= s4q.theory.terr_upper(mdp, uniform) + 1e-12
-    assert second.lower >= s4q.theory.terr_search(mdp, uniform) * (1 - 1e-9)
+    assert 0 < first.lower <= first.upper <= s4q.theory.transfer_error_upper(mdp, uniform) + 1e-12
+    assert second.lower >= s4q.theory.transfer_error_search(mdp, uniform) * (1 - 1e-9)
     assert first.upper_from == "every pair at its worst"
     assert second.witness is not None
     assert second.witness.controller is not None

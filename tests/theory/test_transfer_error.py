@@ -16,11 +16,11 @@ from s4q.theory.level_errors import linear_errors
 from s4q.theory.structure import bellman_backup, comparator_errors, next_values
 from s4q.theory.transfer_errors import (
     phase_transfers,
-    terr_realised,
-    terr_runs,
-    terr_search,
-    terr_upper,
     transfer_error,
+    transfer_error_realised,
+    transfer_error_runs,
+    transfer_error_search,
+    transfer_error_upper,
     worst_values,
 )
 
@@ -63,8 +63,8 @@ def test_the_bracket_contains_brute_force(
     mdp = random_mdp(n_states, n_actions, dim, horizon, seed=seed, terminal=terminal, low=-0.5 if terminal else 0.0)
     for controller in (random_policy(mdp, seed), random_policy(mdp, seed, deterministic=True)):
         brute = terr_brute(mdp, controller)
-        lower = terr_search(mdp, controller, radius=np.inf)
-        upper = terr_upper(mdp, controller, radius=np.inf)
+        lower = transfer_error_search(mdp, controller, radius=np.inf)
+        upper = transfer_error_upper(mdp, controller, radius=np.inf)
         assert brute > 0.01
         assert lower <= brute + 1e-5
         assert brute <= upper + 1e-5
@@ -91,13 +91,18 @@ def test_bracket_on_a_mixture_and_on_blocks() -> None:
     mdp = random_mdp(3, 2, 2, 2, seed=11)
     mixture = Mixture([random_policy(mdp, 0), random_policy(mdp, 1, deterministic=True)], [0.5, 0.5])
     brute = terr_brute(mdp, mixture)
-    assert terr_search(mdp, mixture, radius=np.inf) == pytest.approx(brute, abs=1e-5)
+    assert transfer_error_search(mdp, mixture, radius=np.inf) == pytest.approx(brute, abs=1e-5)
     blocked = blocked_mdp(horizon=2)
     policy = random_policy(blocked, 0)
-    lower, upper = terr_search(blocked, policy, radius=np.inf), terr_upper(blocked, policy, radius=np.inf)
+    lower, upper = (
+        transfer_error_search(blocked, policy, radius=np.inf),
+        transfer_error_upper(blocked, policy, radius=np.inf),
+    )
     assert 0.01 < lower <= upper
     per_block = np.full((2, blocked.spec.n_blocks), 0.3)
-    assert terr_search(blocked, policy, radius=per_block) <= terr_upper(blocked, policy, radius=per_block)
+    assert transfer_error_search(blocked, policy, radius=per_block) <= transfer_error_upper(
+        blocked, policy, radius=per_block
+    )
 
 
 @pytest.mark.parametrize("ball", [0.2, 1.0, None])
@@ -105,8 +110,8 @@ def test_bounds_are_valid_where_the_ball_binds(ball: float | None) -> None:
     """Fits are then not linear in V': no brute force over corners, but no value of V' may exceed the upper bound."""
     mdp, rng = random_mdp(3, 2, 2, 2, seed=2), np.random.default_rng(0)
     policy = random_policy(mdp, 0)
-    upper = terr_upper(mdp, policy, ball)
-    assert terr_search(mdp, policy, radius=ball) <= upper
+    upper = transfer_error_upper(mdp, policy, ball)
+    assert transfer_error_search(mdp, policy, radius=ball) <= upper
     for _ in range(200):
         after = np.zeros((2, 3))
         after[0] = rng.uniform(-1, 1, size=3) * mdp.spec.value_bound[1]
@@ -134,8 +139,8 @@ def test_zero_on_low_rank_problems_whatever_the_controller(seed: int, determinis
     """Also when the controller leaves directions unvisited: one action a state, few states."""
     mdp = problems.low_rank(n_states=6, n_actions=3, dim=5, horizon=3, seed=seed % 100)
     controller = random_policy(mdp, seed, deterministic=deterministic)
-    assert terr_upper(mdp, controller) < 1e-8
-    assert terr_search(mdp, controller, restarts=2) < 1e-8
+    assert transfer_error_upper(mdp, controller) < 1e-8
+    assert transfer_error_search(mdp, controller, restarts=2) < 1e-8
     assert transfer_error(mdp, controller, random_q(mdp, seed), np.inf) < 1e-8
 
 
@@ -152,7 +157,7 @@ def test_zero_where_a_start_leaves_most_directions_unvisited() -> None:
     )
     controller = TablePolicy(np.broadcast_to(np.eye(4)[0], (3, 20, 4)))
     assert np.linalg.matrix_rank(s4q.theory.expected_grams(mdp, controller)[0, 0]) == 1
-    assert terr_upper(mdp, controller) < 1e-8
+    assert transfer_error_upper(mdp, controller) < 1e-8
     shortest = np.linalg.pinv(mdp.features.vectors[0, 3, :1]) @ bellman_backup(mdp, 0, np.zeros(20))[3, :1]
     naive = mdp.features.vectors[0, 3] @ shortest - bellman_backup(mdp, 0, np.zeros(20))[3]
     assert np.abs(naive).max() > 0.01  # the shortest fit would have an error here
@@ -162,7 +167,7 @@ def test_zero_for_linear_targets_on_a_bellman_closed_problem() -> None:
     mdp = problems.bellman_closed()
     controller = random_policy(mdp, 0, deterministic=True)
     assert transfer_error(mdp, controller, random_q(mdp, 0), np.inf) < 1e-8  # Definition 1
-    assert terr_search(mdp, controller, radius=np.inf) > 0.01  # Definition 2
+    assert transfer_error_search(mdp, controller, radius=np.inf) > 0.01  # Definition 2
 
 
 def test_the_error_moves_with_the_known_amount() -> None:
@@ -171,7 +176,10 @@ def test_the_error_moves_with_the_known_amount() -> None:
     for amount in amounts:
         mdp = problems.perturbed_low_rank(amount=amount)
         controller = s4q.UniformPolicy(4)
-        lower, upper = terr_search(mdp, controller, radius=np.inf), terr_upper(mdp, controller, radius=np.inf)
+        lower, upper = (
+            transfer_error_search(mdp, controller, radius=np.inf),
+            transfer_error_upper(mdp, controller, radius=np.inf),
+        )
         assert lower <= upper
         found.append(lower)
     assert found[0] < 1e-8
@@ -211,15 +219,15 @@ def test_errors_of_a_run_are_those_of_its_controllers_and_targets() -> None:
         worst = transfer_error(mdp, controller, target, record.constants.radius())
         assert transfer.worst == pytest.approx(worst, abs=1e-9)
         assert transfer.realised <= transfer.worst + 1e-12
-    assert terr_realised(mdp, record) == max(t.realised for t in transfers) > 1e-3
-    assert terr_runs(mdp, record) == max(t.worst for t in transfers)
+    assert transfer_error_realised(mdp, record) == max(t.realised for t in transfers) > 1e-3
+    assert transfer_error_runs(mdp, record) == max(t.worst for t in transfers)
 
 
 def test_exact_features_have_no_error_in_any_run() -> None:
     for mdp in (problems.low_rank(), problems.padded_features(padding=5), problems.bellman_closed()):
         record = recorded(mdp).record
         assert record is not None
-        assert terr_runs(mdp, record) < 1e-8
+        assert transfer_error_runs(mdp, record) < 1e-8
 
 
 def test_harmless_errors_are_large_and_cost_nothing() -> None:
@@ -228,11 +236,11 @@ def test_harmless_errors_are_large_and_cost_nothing() -> None:
         record = recorded(mdp).record
         assert record is not None
         assert s4q.theory.check_structure(mdp).closure_residual.max() > 0.04
-        assert terr_realised(mdp, record) < 1e-8
+        assert transfer_error_realised(mdp, record) < 1e-8
         if kind == "cancelling":
-            assert terr_runs(mdp, record) < 1e-8
+            assert transfer_error_runs(mdp, record) < 1e-8
         else:  # some policy would visit the pairs
-            assert terr_runs(mdp, record) > 0.1
+            assert transfer_error_runs(mdp, record) > 0.1
 
 
 def test_a_target_that_outlives_the_episode_is_refused() -> None:

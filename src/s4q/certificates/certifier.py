@@ -129,7 +129,7 @@ class Phased(Protocol):
     def open_phase(self) -> PhaseRecord | None: ...
 
 
-def certificate(source: Record | Phased) -> Certificate:
+def certify(source: Record | Phased) -> Certificate:
     """The certificate of a recorded run, or of a learner, which remembers its last two phases and no evaluations.
 
     Refused when nothing proves that the learner's Q lies above Q*. Valid for any problem, finite or not, that is as
@@ -139,7 +139,7 @@ def certificate(source: Record | Phased) -> Certificate:
     >>> mdp = s4q.problems.river_swim(6, horizon=12)
     >>> learner = s4q.S4Q(mdp, "realisable")
     >>> run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), episodes=10**6, record=True)
-    >>> found = certificate(run.record)
+    >>> found = certify(run.record)
     >>> found.lower <= mdp.value(found.policy) <= mdp.v_star <= found.upper, found.gap < 0.2, found.vacuous
     (True, True, False)
     """
@@ -150,7 +150,7 @@ def certificate(source: Record | Phased) -> Certificate:
                 "a certificate is made from an S4Q, or from a run that kept its phases: run(..., record=True); got "
                 f"{type(source).__name__}"
             )
-        return certificate(kept)
+        return certify(kept)
     certifier = Certifier(source.constants)
     evaluations: Mapping[int, Returns] = {}
     if isinstance(source, Record):

@@ -36,7 +36,7 @@ def regret_table(name: str, mdp: FiniteMDP, run: s4q.Run) -> Table:
             f"{(point.regret or 0.0) / point.episodes**0.5:.2f}",
             f"{point.gap:.4f}",
             f"{point.phases}",
-            f"{point.bytes:,}",
+            f"{point.nbytes:,}",
             f"{point.cpu_seconds:.2f}",
         )
     return table

@@ -133,7 +133,7 @@ def train_environment(
         found.require_seed(seed)
         agent = s4q.Agent.load(files.checkpoint, env=env)
         agent.resume(episodes, progress_bar=True, callback=told, checkpoint=autosave, stop_when_gap=goal.stop_when_gap)
-    return cast(s4q.Run, agent.run), agent.evaluate(evaluate) if evaluate else None
+    return cast(s4q.Run, agent.last_run), agent.evaluate(evaluate) if evaluate else None
 
 
 def _made(env_id: str) -> Any:

@@ -203,7 +203,7 @@ def require_map(features: object) -> None:
         lacks = ", ".join(missing) or ("an instance" if isinstance(features, type) else "the call")
         raise ValueError(
             "features must be a feature map, callable with (h, states), with n_actions, n_blocks and block_dim; "
-            f"{shown.__name__} lacks {lacks}; see features.Callable"
+            f"{shown.__name__} lacks {lacks}; see features.FunctionFeatures"
         )
 
 

@@ -1,7 +1,8 @@
 """Feature maps: states in, `Phi` out. They belong to collectors, never to learners.
 
-OneHot, PerAction, Dense, Callable and TableFeatures are feature maps; Fourier, Tiles, RBF, RandomFourier and Sklearn
-are features of a state, which PerAction turns into a feature map. `registry` writes them down by name and parameters.
+OneHot, PerAction, Dense, FunctionFeatures and TableFeatures are feature maps. Fourier, Tiles, RBF, RandomFourier and
+Sklearn are features of a state, which PerAction turns into a feature map. `registry` writes them down by name and
+parameters.
 """
 
 from s4q.features import registry
@@ -9,7 +10,7 @@ from s4q.features.checking import check_features
 from s4q.features.defaults import default_features
 from s4q.features.dense import Dense
 from s4q.features.fourier import Fourier
-from s4q.features.function_features import Callable
+from s4q.features.function_features import FunctionFeatures
 from s4q.features.one_hot import OneHot
 from s4q.features.per_action import PerAction
 from s4q.features.random_fourier import RandomFourier
@@ -20,9 +21,9 @@ from s4q.features.tiles import Tiles
 
 __all__ = [
     "RBF",
-    "Callable",
     "Dense",
     "Fourier",
+    "FunctionFeatures",
     "OneHot",
     "PerAction",
     "RandomFourier",

@@ -37,7 +37,7 @@ def default_features(observation_space: Any, action_space: Any) -> FeatureMap:
             raise ValueError(
                 f"observation_space {observation_space} has {pairs:.3g} pairs of state and action, too many to learn "
                 f"one by one (the default stops at {MOST_PAIRS}); group states, or share between them with "
-                "features.Dense or features.Callable (features.OneHot takes more pairs if you insist)"
+                "features.Dense or features.FunctionFeatures (features.OneHot takes more pairs if you insist)"
             )
         return OneHot(observation_space, n_actions)
     if isinstance(observation_space, spaces.Box):

@@ -13,7 +13,7 @@ from s4q.features.batches import require_unit_norms
 
 @final
 @dataclass(frozen=True, eq=False, init=False)
-class Callable:
+class FunctionFeatures:
     """phi_h(s, a) by your function; a feature map.
 
     function: (h, states (n, ...)) -> Phi, or (vectors (n, A, k), blocks (n, A)), or vectors alone where there is one
@@ -21,7 +21,9 @@ class Callable:
     h. Sizes, finiteness, blocks and norm <= 1 are checked at every call. Constants are linear in the features only if
     you put one in.
 
-    >>> features = Callable(lambda h, s: np.stack([np.cos(s), np.sin(s)], axis=-1)[:, None], n_actions=1, block_dim=2)
+    >>> def circle(h, s):
+    ...     return np.stack([np.cos(s), np.sin(s)], axis=-1)[:, None]
+    >>> features = FunctionFeatures(circle, n_actions=1, block_dim=2)
     >>> features(0, np.array([0.0])).vectors.tolist()
     [[[1.0, 0.0]]]
     """

@@ -50,7 +50,7 @@ class OneHot:
         if n_blocks > MOST_BLOCKS:
             raise ValueError(
                 f"one-hot features of {prod(sizes)} states and {n_actions} actions would need {n_blocks} blocks, more "
-                f"than {MOST_BLOCKS}; group states, or share between them with features.Dense or features.Callable"
+                f"than {MOST_BLOCKS}; group states, or share between them with features.Dense"
             )
         strides = [prod(sizes[j + 1 :]) * int(n_actions) for j in range(len(sizes))]
         vars(self).update(  # the class is frozen: no attribute can be set one by one

@@ -49,7 +49,7 @@ class PerAction:
         if not callable(state_features) or dim is None:
             raise ValueError(
                 "state_features must be callable on states and have a `dim`, as features.Fourier does; got "
-                f"{type(state_features).__name__}; a plain function goes into features.Callable"
+                f"{type(state_features).__name__}; a plain function goes into features.FunctionFeatures"
             )
         require_count("state_features.dim", dim, "the number of features of a state")
         proven = bool(getattr(state_features, "proven", False))

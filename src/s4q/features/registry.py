@@ -9,7 +9,7 @@ from typing import Any
 
 from s4q.features.dense import Dense
 from s4q.features.fourier import Fourier
-from s4q.features.function_features import Callable
+from s4q.features.function_features import FunctionFeatures
 from s4q.features.naming import describe
 from s4q.features.one_hot import OneHot
 from s4q.features.per_action import PerAction
@@ -88,7 +88,7 @@ def _per_action(state_features: dict[str, Any], n_actions: int) -> PerAction:
     return PerAction(from_config(state_features), n_actions)
 
 
-for _cls in (OneHot, Dense, Fourier, Tiles, RBF, RandomFourier, Sklearn, Callable):
+for _cls in (OneHot, Dense, Fourier, Tiles, RBF, RandomFourier, Sklearn, FunctionFeatures):
     register(_cls)
 register(PerAction, _per_action)
 register(TableFeatures, TableFeatures.from_lists)

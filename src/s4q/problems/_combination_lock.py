@@ -6,8 +6,8 @@ from s4q.core.validation import require_count
 from s4q.problems.finite_mdp import FiniteMDP
 
 
-def combination_lock(n_actions: int = 10, horizon: int = 10, *, mapping_seed: int = 0) -> FiniteMDP:
-    """At each level one of the actions, drawn from `mapping_seed`, is right; the others lose the episode.
+def combination_lock(n_actions: int = 10, horizon: int = 10, *, seed: int = 0) -> FiniteMDP:
+    """At each level one of the actions, drawn from `seed`, is right; the others lose the episode.
 
     Two states: open so far (0) and lost (1). The right last digit pays 1, nothing else pays. One-hot features per
     level, of length 2A. Value bound: 1.
@@ -16,10 +16,10 @@ def combination_lock(n_actions: int = 10, horizon: int = 10, *, mapping_seed: in
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.1e}, chance {facts.chance:.1e}"
     'V* 1.0000, uniform 1.0e-10, chance 1.0e-10'
     """
-    require_count("mapping_seed", mapping_seed, "the seed of the problem", at_least=0)
+    require_count("seed", seed, "the seed of the problem", at_least=0)
     require_count("n_actions", n_actions, "the number of digits", at_least=2)
     require_count("horizon", horizon, "the length of the combination")
-    code = np.random.default_rng(np.random.SeedSequence(mapping_seed)).integers(n_actions, size=horizon)
+    code = np.random.default_rng(np.random.SeedSequence(seed)).integers(n_actions, size=horizon)
     transitions = np.zeros((horizon, 2, n_actions, 2))
     transitions[..., 1] = 1.0
     transitions[np.arange(horizon), 0, code] = [1.0, 0.0]

@@ -6,10 +6,10 @@ from s4q.core.validation import require_count
 from s4q.problems.finite_mdp import FiniteMDP
 
 
-def deep_sea(size: int = 10, *, stochastic: bool = False, mapping_seed: int = 0) -> FiniteMDP:
+def deep_sea(size: int = 10, *, stochastic: bool = False, seed: int = 0) -> FiniteMDP:
     """A diver sinks one row a step and steers left or right; the treasure lies in the right corner of the last row.
 
-    The row is the level, the state is the column. Which action means right is drawn per cell from `mapping_seed`. A
+    The row is the level, the state is the column. Which action means right is drawn per cell from `seed`. A
     right move costs 0.01/N whether or not it works; right in the corner pays 1. Stochastic: a right move fails with
     probability 1/N and stays. Rewards have no noise. One-hot features per level, of length 2N. An episode pays at
     most once: value bound 1.
@@ -21,9 +21,9 @@ def deep_sea(size: int = 10, *, stochastic: bool = False, mapping_seed: int = 0)
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
     'V* 0.3809, uniform -0.0046, chance 3.8e-04'
     """
-    require_count("mapping_seed", mapping_seed, "the seed of the problem", at_least=0)
+    require_count("seed", seed, "the seed of the problem", at_least=0)
     require_count("size", size, "the depth and width of the sea", at_least=2)
-    right = np.random.default_rng(np.random.SeedSequence(mapping_seed)).integers(2, size=(size, size))
+    right = np.random.default_rng(np.random.SeedSequence(seed)).integers(2, size=(size, size))
     slip = 1.0 / size if stochastic else 0.0
     transitions = np.zeros((size, size, 2, size))
     rewards = np.zeros((size, size, 2))

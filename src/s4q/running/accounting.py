@@ -30,7 +30,7 @@ class Run:
     gap: float | None
     optimistic_value: float | None
     phases: int
-    bytes: int
+    nbytes: int
     cpu_seconds: float
     mean_return: float | None  # of all main-loop episodes of the run, in the user's units; None: there were none
     mean_length: float | None  # in steps, of the same
@@ -45,7 +45,7 @@ class Run:
     evaluation_episodes: int = 0
 
     def __repr__(self) -> str:
-        shown = ("episodes", "phases", "regret", "gap", "mean_return", "bytes", "cpu_seconds")
+        shown = ("episodes", "phases", "regret", "gap", "mean_return", "nbytes", "cpu_seconds")
         known = {name: getattr(self, name) for name in shown if getattr(self, name) is not None}
         return f"Run({', '.join(f'{name}={value:.6g}' for name, value in known.items())})"
 
@@ -300,7 +300,7 @@ class Ledger:
             regret=self._regret if known else None,
             gap=self._gap(policy) if known else None,
             optimistic_value=self._promise(policy) if known else None,
-            bytes=self._learner.nbytes,
+            nbytes=self._learner.nbytes,
             cpu_seconds=time.process_time() - self._cpu_start,
             mean_return=self._phase_played.mean_return(self._learner.spec),
             mean_length=self._phase_played.mean_length,

@@ -20,7 +20,7 @@ class Point:
     regret: float | None  # None where the problem is not a FiniteMDP
     gap: float | None  # v_star - value of the phase's policy (at the end: of the newest)
     optimistic_value: float | None  # what the learner's Q promises at the start
-    bytes: int  # held by the learner
+    nbytes: int  # held by the learner
     cpu_seconds: float
     mean_return: float | None = None  # of the phase's main-loop episodes, in the user's units; None: there were none
     mean_length: float | None = None  # in steps, of the same
@@ -38,7 +38,7 @@ class Point:
             regret=row.number("regret") if row.has("regret") else None,
             gap=row.number("gap") if row.has("gap") else None,
             optimistic_value=row.number("optimistic_value") if row.has("optimistic_value") else None,
-            bytes=row.integer("bytes"),
+            nbytes=row.integer("nbytes"),
             cpu_seconds=row.number("cpu_seconds"),
             mean_return=row.number("mean_return") if row.has("mean_return") else None,
             mean_length=row.number("mean_length") if row.has("mean_length") else None,

@@ -2,7 +2,7 @@
 
 from s4q.theory.auditing import Audit, AuditRow, SeedAudit, SeedRow, audit, over_seeds
 from s4q.theory.covariance import expected_covariances, expected_grams
-from s4q.theory.information_gain import EffectiveDim, cap, effective_dim, effective_dims, realised_gain
+from s4q.theory.information_gain import EffectiveDim, effective_dim, effective_dim_cap, effective_dims, realised_gain
 from s4q.theory.s3q_audit import audited_s3q
 from s4q.theory.s3q_theorem import Theorem2, theorem2
 from s4q.theory.structure import (
@@ -22,11 +22,11 @@ from s4q.theory.transfer_bracket import (
 from s4q.theory.transfer_errors import (
     PhaseTransfer,
     phase_transfers,
-    terr_realised,
-    terr_runs,
-    terr_search,
-    terr_upper,
     transfer_error,
+    transfer_error_realised,
+    transfer_error_runs,
+    transfer_error_search,
+    transfer_error_upper,
 )
 
 __all__ = [
@@ -45,22 +45,22 @@ __all__ = [
     "bellman_backup",
     "bellman_errors",
     "best_on_policy_fit",
-    "cap",
     "check_structure",
     "comparator_errors",
     "effective_dim",
+    "effective_dim_cap",
     "effective_dims",
     "expected_covariances",
     "expected_grams",
     "over_seeds",
     "phase_transfers",
     "realised_gain",
-    "terr_realised",
-    "terr_runs",
-    "terr_search",
-    "terr_upper",
     "theorem2",
     "transfer_error",
     "transfer_error_definition1",
     "transfer_error_definition2",
+    "transfer_error_realised",
+    "transfer_error_runs",
+    "transfer_error_search",
+    "transfer_error_upper",
 ]

@@ -19,7 +19,7 @@ from s4q.core.spec import Spec
 from s4q.core.validation import require_failure_probability
 from s4q.learners.presets import Constants
 from s4q.learners.widths import Theory
-from s4q.theory.information_gain import cap
+from s4q.theory.information_gain import effective_dim_cap
 from s4q.theory.prescribed import Prescribed, excess_risk_radius, noise_radius
 
 
@@ -213,7 +213,9 @@ def theorem1_work(constants: Constants) -> int:
 
 def worst_gains(constants: Constants, episodes: int) -> Array:
     """d log(1 + K/(d lambda)) of every level, (H,): the effective dimension of no problem with d features is larger."""
-    return np.array([cap(constants.spec.dim, episodes / lam) for lam in Prescribed(constants).ridge(1, 0).tolist()])
+    return np.array(
+        [effective_dim_cap(constants.spec.dim, episodes / lam) for lam in Prescribed(constants).ridge(1, 0).tolist()]
+    )
 
 
 def worst_regret(constants: Constants, episodes: int) -> float:

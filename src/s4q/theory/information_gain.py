@@ -68,12 +68,12 @@ def effective_dims(mdp: FiniteMDP, n_over_ridge: ArrayLike, *, tolerance: float 
     return [effective_dim(mdp, h, float(ratio), tolerance=tolerance) for h, ratio in enumerate(ratios)]
 
 
-def cap(dim: int, n_over_ridge: float) -> float:
+def effective_dim_cap(dim: int, n_over_ridge: float) -> float:
     """d log(1 + n / (d ridge)): no problem with features of norm at most 1 has a larger d~.
 
     "Upper Bound on Information Gain", with the 1 inside the logarithm that its proof gives.
 
-    >>> round(cap(5, 100.0), 3)
+    >>> round(effective_dim_cap(5, 100.0), 3)
     15.223
     """
     return dim * log1p(n_over_ridge / dim) if dim else 0.0
@@ -98,7 +98,7 @@ class _Search:
         self._mdp, self._h = mdp, h
         vectors, self._rank = _spanning(mdp, h)
         self._vectors = sqrt(ratio) * vectors
-        self._cap = cap(self._rank, ratio)
+        self._cap = effective_dim_cap(self._rank, ratio)
         self._blocks = mdp.features.blocks[h].ravel()
         first = mdp.occupancies(UniformPolicy(mdp.n_actions))[h].ravel()
         self._atoms: Array = first[None]  # (m, S * A)
@@ -122,7 +122,7 @@ class _Search:
             gap = max(float(pairs @ atom) - float(slopes @ self._weights), 0.0)
             lower = -2.0 * float(np.log(np.diagonal(white, axis1=1, axis2=2)).sum())  # log det M
             # log det(M + D) <= log det M + r log(1 + tr(M^-1 D) / r), and the trace is at most the gap.
-            upper = max(min(upper, lower + cap(self._rank, gap)), lower)
+            upper = max(min(upper, lower + effective_dim_cap(self._rank, gap)), lower)
             if upper - lower <= tolerance:
                 break
             promise = gap / 2

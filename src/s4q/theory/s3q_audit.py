@@ -72,7 +72,7 @@ class S3QEvidence:
     run: Run
     delta: float
     epochs: tuple[LinearQ, ...]  # Q of each finished epoch
-    bytes: int  # held by the learner, at most
+    nbytes: int  # held by the learner, at most
     fits: tuple[tuple[FitRecord, ...], ...]  # of each finished epoch, level 0 first
     n_played: tuple[int, ...]  # episodes at the end of each epoch
 
@@ -100,7 +100,7 @@ def played(mdp: FiniteMDP, episodes: int, seed: int, delta: float) -> S3QEvidenc
     seen: list[tuple[LinearQ, int, int]] = []
 
     def keep(so_far: Run) -> None:
-        seen.append((so_far.q, so_far.bytes, so_far.episodes))
+        seen.append((so_far.q, so_far.nbytes, so_far.episodes))
 
     result = run(learner, witness, episodes, callback=keep)
     horizon = mdp.horizon
@@ -110,7 +110,7 @@ def played(mdp: FiniteMDP, episodes: int, seed: int, delta: float) -> S3QEvidenc
         run=result,
         delta=delta,
         epochs=tuple(q for q, _, _ in seen),
-        bytes=max([result.bytes, *(held for _, held, _ in seen)]),
+        nbytes=max([result.nbytes, *(held for _, held, _ in seen)]),
         fits=tuple(tuple(sorted(group, key=lambda fit: fit.level)) for group in groups),
         n_played=tuple(n for _, _, n in seen),
     )
@@ -132,7 +132,7 @@ def audit_s3q(e: S3QEvidence) -> Audit:
         (Row("Theorem 2 (a): |err + Delta| <= U", "thm:Q-learning", "delta", note), _errors(e, found)),
         (Row("Theorem 2 (b): E(V - V*)", "thm:Q-learning", "delta", note), values),
         (Row("Theorem 2 (b): V* - V^greedy", "thm:Q-learning", "delta"), gaps),
-        (Row("Theorem 2: floats held", "thm:Q-learning", "always"), [Part(claim(e.bytes / 8, theorem2_floats(spec)))]),
+        (Row("Theorem 2: floats held", "thm:Q-learning", "always"), [Part(claim(e.nbytes / 8, theorem2_floats(spec)))]),
         (
             Row("Theorem 2: products a step", "thm:Q-learning", "identity", "counted, not timed"),
             [Part(claim(work, theorem2_work(spec)))],

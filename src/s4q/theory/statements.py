@@ -10,7 +10,7 @@ from s4q.core.blocks import Array, BoolArray, dense
 from s4q.theory import bounds, lemmas
 from s4q.theory.as_prescribed import SAME
 from s4q.theory.evidence import Evidence, PhaseEvidence
-from s4q.theory.information_gain import cap
+from s4q.theory.information_gain import effective_dim_cap
 from s4q.theory.lemmas import Claim, between, claim
 from s4q.theory.parts import Part
 from s4q.theory.population_fits import population_fit
@@ -27,7 +27,7 @@ def memory(e: Evidence) -> list[Part]:
     c = e.constants
     proved = e.prescribed.proved and c.fixed_trigger is None and c.fixed_ridge is None  # the number of phases
     phases = bounds.phases_bound(e.constants, e.gains) if proved else len(e.phases)
-    return [Part(claim(e.run.bytes / 8, bounds.theorem1_floats(e.constants, phases)))]
+    return [Part(claim(e.run.nbytes / 8, bounds.theorem1_floats(e.constants, phases)))]
 
 
 def work(e: Evidence) -> list[Part]:
@@ -144,7 +144,7 @@ def information_gain(e: Evidence) -> list[Part]:
 
 
 def information_cap(e: Evidence) -> list[Part]:
-    caps = [cap(e.mdp.dim, e.run.episodes / float(lam)) for lam in e.phases[0].ridge]
+    caps = [effective_dim_cap(e.mdp.dim, e.run.episodes / float(lam)) for lam in e.phases[0].ridge]
     rows = zip(e.realised, [dim.lower for dim in e.dims], e.gains, caps, strict=True)
     return [Part(lemmas.information_cap(*([x] for x in row)), None, h) for h, row in enumerate(rows)]
 

@@ -69,31 +69,31 @@ def phase_transfers(mdp: FiniteMDP, record: Record) -> list[PhaseTransfer]:
     return found
 
 
-def terr_realised(mdp: FiniteMDP, record: Record) -> float:
+def transfer_error_realised(mdp: FiniteMDP, record: Record) -> float:
     """The transfer error that a run's guarantee needs: its own controllers and targets, under pi* and pi^(p) only.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
     >>> learner, collector = s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0)
-    >>> terr_realised(mdp, s4q.run(learner, collector, 10**4, record=True).record) < 1e-8  # the features are exact
+    >>> transfer_error_realised(mdp, s4q.run(learner, collector, 10**4, record=True).record) < 1e-8  # exact
     True
     """
     return max((phase.realised for phase in phase_transfers(mdp, record)), default=0.0)
 
 
-def terr_runs(mdp: FiniteMDP, record: Record) -> float:
+def transfer_error_runs(mdp: FiniteMDP, record: Record) -> float:
     """The same under all policies: exact, two DPs a phase."""
     return max((phase.worst for phase in phase_transfers(mdp, record)), default=0.0)
 
 
-def terr_search(
+def transfer_error_search(
     mdp: FiniteMDP, controller: Policy | Mixture, restarts: int = 10, seed: int = 0, radius: ArrayLike | None = None
 ) -> float:
     """A lower bound on the transfer error of a controller over all V' with |V'| <= v and all policies.
 
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import low_rank
-    >>> terr_search(low_rank(), UniformPolicy(4)) < 1e-12
+    >>> transfer_error_search(low_rank(), UniformPolicy(4)) < 1e-12
     True
     """
     targets = worst_values(mdp, controller, restarts, seed)
@@ -114,7 +114,7 @@ def worst_values(mdp: FiniteMDP, controller: Policy | Mixture, restarts: int = 1
     return [_ascend(mdp, levels, bounds, start, sign) for start in starts for sign in (1.0, -1.0)]
 
 
-def terr_upper(mdp: FiniteMDP, controller: Policy | Mixture, radius: ArrayLike | None = None) -> float:
+def transfer_error_upper(mdp: FiniteMDP, controller: Policy | Mixture, radius: ArrayLike | None = None) -> float:
     """An upper bound on the transfer error of a controller over all V' with |V'| <= v and all policies: two DPs.
 
     Every pair meets its own worst V'. At levels where the ball may bind, fits are not linear in V'; only |phi . theta|
@@ -122,7 +122,7 @@ def terr_upper(mdp: FiniteMDP, controller: Policy | Mixture, radius: ArrayLike |
 
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import low_rank
-    >>> terr_upper(low_rank(), UniformPolicy(4)) < 1e-12
+    >>> transfer_error_upper(low_rank(), UniformPolicy(4)) < 1e-12
     True
     """
     occupancies, balls = mdp.occupancies(controller), radii(mdp, radius)
