@@ -42,7 +42,7 @@ def gap_table() -> Table:
         if found is None or record is None or found.policy is None:
             raise ValueError(f"{name} with {preset} has no certificate")
         newest = record.unfinished or record.phases[-1]
-        promise = float(mdp.spec.to_user_units(0, np.array((newest.start_value_sum or 0.0) / newest.n_trajectories)))
+        promise = float(mdp.spec.to_user_units(0, np.array((newest.start_value_sum or 0.0) / newest.n_episodes)))
         result.add_row(
             name,
             f"{preset}{', pooled' if pool else ''}",

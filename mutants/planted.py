@@ -18,7 +18,7 @@ PLANTED = [
     Fault("s4q.py", "bonus = self._bonus_rule(n_total)", "bonus = self._bonus_rule(n_replayed)", _NESTED),
     Fault("s4q.py", "scale = n_replayed / max(s3q.n_fitted, 1)", "scale = 1.0", _NESTED),
     Fault("s4q.py", "self._gram = loop.cov_ref + loop.increment", "self._gram = loop.cov_ref", _NESTED),
-    Fault("s4q.py", "loop.n_trajectories - loop.n_cached)", "loop.n_trajectories)", _NESTED),
+    Fault("s4q.py", "loop.n_episodes - loop.n_cached)", "loop.n_episodes)", _NESTED),
     Fault(
         "s3q.py",
         "theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])",

@@ -314,8 +314,8 @@ COLLECTORS = [
     ),
     Fault(
         "counts.py",
-        "return request.max_episodes if episodes >= request.max_episodes else max(0, ceil(episodes) - 1)",
-        "return request.max_episodes if episodes >= request.max_episodes else max(0, 2 * ceil(episodes))",
+        "return request.n_episodes if episodes >= request.n_episodes else max(0, ceil(episodes) - 1)",
+        "return request.n_episodes if episodes >= request.n_episodes else max(0, 2 * ceil(episodes))",
         ("test_counts.py",),
     ),
     Fault(

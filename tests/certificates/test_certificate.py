@@ -50,7 +50,7 @@ def record_of(case: str, seed: int, look: Callable[[s4q.Run], Any] | None = None
 def holds(mdp: FiniteMDP, record: Record) -> bool:
     """Do the bounds of every phase hold?"""
     phases = [*record.phases, *([] if record.unfinished is None else [record.unfinished])]
-    found = [bounds(record.constants, phase) for phase in phases if phase.n_trajectories]
+    found = [bounds(record.constants, phase) for phase in phases if phase.n_episodes]
     shift = mdp.horizon * mdp.spec.reward_min
     upper_holds = min(one.upper for one in found) + shift >= mdp.v_star - 1e-9
     return upper_holds and all(
@@ -206,17 +206,17 @@ def test_the_best_of_all_phases() -> None:
     rng = np.random.default_rng(1)
     phases = [a_phase(p, int(rng.integers(1, 10**5)), 0.0, 0.0) for p in range(1, 12)]
     phases = [
-        replace(one, return_sum=one.n_trajectories * rng.random() / 3, start_value_sum=one.n_trajectories * 0.9)
+        replace(one, return_sum=one.n_episodes * rng.random() / 3, start_value_sum=one.n_episodes * 0.9)
         for one in phases
     ]
     found = s4q.certify(Record(settings, tuple(phases[:-1]), phases[-1]))
     each = [bounds(settings, phase) for phase in phases]
     best = int(np.argmax([one.lower for one in each]))
     assert (found.upper, found.lower) == (min(one.upper for one in each), each[best].lower)
-    assert (found.phase, found.policy, found.n_trajectories) == (
+    assert (found.phase, found.policy, found.n_episodes) == (
         best + 1,
         phases[best].q,
-        phases[best].n_trajectories,
+        phases[best].n_episodes,
     )
     assert found.gap == found.upper - found.lower
 
@@ -259,7 +259,7 @@ def test_what_an_episode_can_pay() -> None:
     answer = s4q.run(s4q.S4Q(ends, "realisable"), CountCollector(ends), 500, record=True).record
     assert answer is not None
     last = answer.phases[-1]
-    assert last.return_sum / last.n_trajectories == pytest.approx(largest_return(ends.spec)) == 5.0
+    assert last.return_sum / last.n_episodes == pytest.approx(largest_return(ends.spec)) == 5.0
     same = FiniteMDP(np.ones((1, 1, 1)), [[1.0]], [1.0], horizon=2, reward_min=1.0, reward_max=1.0)
     assert largest_return(same.spec) > 0
 

@@ -45,7 +45,7 @@ def test_huge_counts_have_the_means_of_the_literal_steps(kind: str, noise: str, 
             assert answer.n_episodes == MANY
         else:
             policy = request.policy if isinstance(request.policy, s4q.LinearQ) else table
-            free = replace(request, policy=policy, threshold=(np.inf, 0.0), max_episodes=MANY, keep=MANY)
+            free = replace(request, policy=policy, threshold=(np.inf, 0.0), n_episodes=MANY, keep=MANY)
             answer, (want, seen) = collector.collect(free), player.mean_visits(free, mdp)
             same_means(answer, MANY, want, ("progress", "return_sum"), 10.0 * horizon)
             np.testing.assert_allclose(answer.grams / MANY, want.gram, atol=1e-6)
@@ -64,7 +64,7 @@ def test_a_flow_cut_at_its_crossing_is_one_of_whole_episodes(kind: str, noise: s
     mdp = problem(kind, 3, noise)
     player, collector = LiteralPlayer(mdp.features, mdp.spec), CountCollector(mdp, seed=6)
     for threshold in (3.0, 50.0, 1e6, 1e11):
-        request = replace(requests_of(mdp.spec, 1)[-3], threshold=(threshold, 0.3), max_episodes=10**15, keep=10**15)
+        request = replace(requests_of(mdp.spec, 1)[-3], threshold=(threshold, 0.3), n_episodes=10**15, keep=10**15)
         answer = collector.collect(request)
         kept, n = answer.kept, answer.n_episodes
         assert kept.weights[kept.levels == 0].sum() == n

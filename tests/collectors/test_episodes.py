@@ -354,7 +354,7 @@ BAD_REQUESTS = [
     (lambda mdp: Regress(0, 1, mixture(mdp), zero_q(mdp), 0), r"n_episodes .*got 0"),
     (lambda mdp: explore(mdp, s4q.UniformPolicy(2), (np.nan, 0.0), 5), r"threshold .*nan"),
     (lambda mdp: explore(mdp, s4q.UniformPolicy(2), (1.0, 0.0), 5, keep=-3), r"keep .*got -3"),
-    (lambda mdp: explore(mdp, s4q.UniformPolicy(2), (1.0, 0.0), 0), r"max_episodes .*got 0"),
+    (lambda mdp: explore(mdp, s4q.UniformPolicy(2), (1.0, 0.0), 0), r"n_episodes .*got 0"),
 ]
 
 

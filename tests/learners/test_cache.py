@@ -92,7 +92,7 @@ def test_the_bound_holds(name: str, kind: str, episodes: int | None, held: int |
 
     run = s4q.run(learner, KINDS[kind](mdp, seed=1), budget, callback=look, stop=lambda so_far: bool(look(so_far)))
     assert run.episodes == budget
-    assert learner.cache.n_episodes + learner.memory.n_trajectories <= run.main_episodes
+    assert learner.cache.n_episodes + learner.memory.n_episodes <= run.main_episodes
 
 
 @pytest.mark.parametrize("preset", ["realisable", "practical", "tight"])

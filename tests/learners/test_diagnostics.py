@@ -106,17 +106,17 @@ def test_the_record_of_a_phase_adds_up() -> None:
     mdp = s4q.problems.low_rank()
     learner = s4q.S4Q(mdp, "realisable")
     seen: list[int] = []
-    s4q.run(learner, EpisodeCollector(mdp), 3000, callback=lambda _: seen.append(learner.last_phase.n_trajectories))  # type: ignore[union-attr]
-    assert sum(seen) == learner.memory.n_trajectories
+    s4q.run(learner, EpisodeCollector(mdp), 3000, callback=lambda _: seen.append(learner.last_phase.n_episodes))  # type: ignore[union-attr]
+    assert sum(seen) == learner.memory.n_episodes
     record = learner.last_phase
     assert record is not None
     assert record.phase == learner.phases == len(seen)
     assert record.return_sum_sq is not None
-    assert record.return_sum_sq >= record.return_sum**2 / record.n_trajectories - 1e-9
+    assert record.return_sum_sq >= record.return_sum**2 / record.n_episodes - 1e-9
     assert record.start_value_sum is not None
-    assert record.start_value_sum / record.n_trajectories <= mdp.spec.value_bound[0] + 1e-12
+    assert record.start_value_sum / record.n_episodes <= mdp.spec.value_bound[0] + 1e-12
     traces = np.trace(record.increment[:, 0], axis1=1, axis2=2)
-    assert np.all(traces <= record.n_trajectories + 1e-9)
+    assert np.all(traces <= record.n_episodes + 1e-9)
 
 
 def test_healthy_runs_have_no_findings() -> None:

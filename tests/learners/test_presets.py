@@ -409,7 +409,7 @@ def test_the_first_phase_of_pooled_steps() -> None:
             s4q.S4Q(mdp, "realisable", pool=pool), s4q.collectors.CountCollector(mdp, seed=0), 100, record=True
         )
         assert run.record is not None
-        assert run.record.phases[0].n_trajectories == episodes
+        assert run.record.phases[0].n_episodes == episodes
 
 
 @pytest.mark.parametrize("name", ["stationary", "well_specified"])

@@ -152,23 +152,23 @@ def test_gram_matrices_of_the_finished_epoch_are_kept_on_request() -> None:
         _ = s4q.S3Q(mdp, s4q.UniformPolicy(3)).grams
 
 
-@pytest.mark.parametrize("n_trajectories", range(1, 200))
-def test_sample_count_lemma(n_trajectories: int) -> None:
+@pytest.mark.parametrize("n_episodes", range(1, 200))
+def test_sample_count_lemma(n_episodes: int) -> None:
     """T >= 2H trajectories: the finished epoch has 2^E >= T/4H episodes a level, E = floor(log2(T/H + 2)) - 1."""
     mdp = CASES["plain"]
     horizon = mdp.horizon
     learner = s4q.S3Q(mdp, s4q.UniformPolicy(3))
     zero = s4q.Moments.zeros(1, mdp.dim)
-    left = n_trajectories
+    left = n_episodes
     while left:
         request = learner.ask(left)
         assert request is not None
         learner.tell(request, Regression(zero, np.array([request.n_episodes]), 0))
         left -= request.n_episodes
-    expected = int(np.floor(np.log2(n_trajectories / horizon + 2))) - 1
+    expected = int(np.floor(np.log2(n_episodes / horizon + 2))) - 1
     assert learner.phases == expected
-    if n_trajectories >= 2 * horizon:
-        assert 2**learner.phases >= n_trajectories / (4 * horizon)
+    if n_episodes >= 2 * horizon:
+        assert 2**learner.phases >= n_episodes / (4 * horizon)
     else:
         assert not learner.fitted
 

@@ -126,10 +126,10 @@ def assert_equal(mdp: FiniteMDP, learner: s4q.S4Q, run: s4q.Run, literal: Litera
     assert run.phases == len(finished)
     assert run.episodes == literal.n_replayed + literal.n_main
     assert (run.replay_episodes, run.main_episodes) == (literal.n_replayed, literal.n_main)
-    assert learner.memory.n_trajectories == sum(m for _, m in literal.memory)
+    assert learner.memory.n_episodes == sum(m for _, m in literal.memory)
     assert len(learner.memory) == len(literal.memory)
     for entry, phase, (table, m) in zip(learner.memory.entries, literal.parents, literal.memory, strict=True):
-        assert entry.n_trajectories == m
+        assert entry.n_episodes == m
         close(entry.policy.theta.reshape(mdp.horizon, -1), phase.theta)
         close(unclipped(mdp, entry.policy), phase.unclipped)
         np.testing.assert_array_equal(mdp.policy_table(entry.policy), table)
@@ -140,12 +140,12 @@ def assert_equal(mdp: FiniteMDP, learner: s4q.S4Q, run: s4q.Run, literal: Litera
     close(learner._loop.progress, last.progress)
     close(learner._loop.increment, np.stack([in_blocks(g, n_blocks) for g in last.increment[:n_grams]]))
     assert learner.cache.n_episodes == len(literal.cached)
-    assert learner._loop.n_trajectories == last.n
+    assert learner._loop.n_episodes == last.n
     close(learner._loop.ridge, last.ridge)
     close(learner._loop.residuals, last.residuals)
     if last is not literal.phases[0]:
         assert learner.last_phase is not None
-        assert (learner.last_phase.phase, learner.last_phase.n_trajectories) == (len(finished), finished[-1].n)
+        assert (learner.last_phase.phase, learner.last_phase.n_episodes) == (len(finished), finished[-1].n)
     request = learner.ask(9)
     if isinstance(request, Explore) and not last.finished:
         close(request.threshold, last.threshold)
@@ -195,7 +195,7 @@ def test_the_oracle_notices_planted_errors(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def end_phase_without_the_increment(learner: s4q.S4Q) -> None:
-    learner.memory.append(learner.q, learner._loop.n_trajectories)
+    learner.memory.append(learner.q, learner._loop.n_episodes)
     learner._gram = learner._loop.cov_ref
     learner._next_id += 1
     learner._begin_phase()
@@ -206,7 +206,7 @@ def test_the_first_phase_needs_no_s3q_and_is_greedy_for_the_bonus() -> None:
     learner = s4q.S4Q(mdp, "realisable")
     request = learner.ask(10**6)
     assert isinstance(request, Explore)
-    assert request.max_episodes == 10**6
+    assert request.n_episodes == 10**6
     roots = [np.sqrt(realisable_ridge(mdp.spec, h)) for h in range(3)]
     np.testing.assert_allclose(request.whitener, [np.eye(3)[None] / root for root in roots], rtol=1e-12)  # no data
     assert not np.any(learner.q.theta)
@@ -218,11 +218,11 @@ def test_policies_with_equal_parameters_are_merged() -> None:
     one, same, other = (s4q.LinearQ(np.full((1, 1, 1), x)) for x in (0.5, 0.5, 0.7))
     for policy, n in ((one, 3), (other, 1), (same, 2)):
         memory.append(policy, n)
-    assert [(entry.policy, entry.n_trajectories) for entry in memory.entries] == [(one, 5), (other, 1)]
+    assert [(entry.policy, entry.n_episodes) for entry in memory.entries] == [(one, 5), (other, 1)]
     assert memory.nbytes == one.nbytes + other.nbytes
     with pytest.raises(ValueError, match="memory is empty"):
         s4q.PolicyReplayMemory().controller()
-    with pytest.raises(ValueError, match=r"n_trajectories .*got 0"):
+    with pytest.raises(ValueError, match=r"n_episodes .*got 0"):
         memory.append(one, 0)
 
 
@@ -260,7 +260,7 @@ def test_a_run_stopped_after_every_shard_has_the_bits_of_the_whole(preset: str, 
     assert stops > 30
     assert whole.phases == pieces.phases
     assert whole.q.same_as(pieces.q)
-    assert [e.n_trajectories for e in whole.memory.entries] == [e.n_trajectories for e in pieces.memory.entries]
+    assert [e.n_episodes for e in whole.memory.entries] == [e.n_episodes for e in pieces.memory.entries]
     for one, other in zip(whole.memory.entries, pieces.memory.entries, strict=True):
         assert one.policy.same_as(other.policy)
     np.testing.assert_array_equal(whole._loop.cov_ref, pieces._loop.cov_ref)

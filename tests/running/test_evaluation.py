@@ -307,15 +307,15 @@ def test_a_record_knows_what_was_evaluated() -> None:
     assert run.certificate is not None
     assert sum(one.n_episodes for one in run.record.evaluations.values()) == run.evaluation_episodes == 12_000
     again = s4q.certify(run.record)
-    assert (again.upper, again.lower, again.n_trajectories) == (
+    assert (again.upper, again.lower, again.n_episodes) == (
         run.certificate.upper,
         run.certificate.lower,
-        run.certificate.n_trajectories,
+        run.certificate.n_episodes,
     )
     bare = s4q.certify(replace(run.record, evaluations={}))
     assert bare.lower < again.lower
     certified = next(p for p in (*run.record.phases, run.record.unfinished) if p and p.phase == again.phase)
-    assert again.n_trajectories == certified.n_trajectories + run.record.evaluations[again.phase].n_episodes
+    assert again.n_episodes == certified.n_episodes + run.record.evaluations[again.phase].n_episodes
 
 
 def test_no_record_keeps_only_the_newest_phase(tmp_path: Path) -> None:

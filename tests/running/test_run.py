@@ -116,9 +116,9 @@ def test_record_keeps_every_phase() -> None:
     assert result.record is not None
     phases = result.record.phases
     assert [phase.phase for phase in phases] == list(range(1, result.phases + 1))
-    played = sum(phase.n_trajectories for phase in phases)
+    played = sum(phase.n_episodes for phase in phases)
     open_phase = result.record.unfinished
-    assert played + (0 if open_phase is None else open_phase.n_trajectories) == result.main_episodes
+    assert played + (0 if open_phase is None else open_phase.n_episodes) == result.main_episodes
     assert phases[0].q is learner.memory.entries[0].policy
     assert result.record.constants is learner.constants
 

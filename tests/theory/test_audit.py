@@ -92,7 +92,7 @@ def test_uncertainty_and_radius_are_the_literal_ones() -> None:
     assert len(evidence.phases) >= 3
     spec, phi = SMALL.spec, SMALL.features.vectors
     for p in evidence.fitted:
-        n, number = sum(q.record.n_trajectories for q in evidence.phases[: p.record.phase - 1]), p.record.phase
+        n, number = sum(q.record.n_episodes for q in evidence.phases[: p.record.phase - 1]), p.record.phase
         for h in range(2):
             total = float(p.record.ridge[h]) * np.eye(3)
             for q in evidence.phases[: number - 1]:
@@ -103,7 +103,7 @@ def test_uncertainty_and_radius_are_the_literal_ones() -> None:
                     states = np.einsum("sa,sat->t", pairs, SMALL.transitions[g])
                 for s in range(6):
                     for a in range(2):
-                        total += q.record.n_trajectories * pairs[s, a] * np.outer(phi[h, s, a], phi[h, s, a])
+                        total += q.record.n_episodes * pairs[s, a] * np.outer(phi[h, s, a], phi[h, s, a])
             v, ball = spec.value_bound[h], spec.radius[h] / spec.value_bound[h]
             largest = ball + (0.5 + (0.5 if h == 0 else 0.0)) / v
             cover = 3 * log(32 * ball * n * largest) + log(8 * 2 * number**2 / DELTA)
@@ -289,7 +289,7 @@ TAMPERINGS: dict[str, tuple[Callable[[s4q.Run], s4q.Run], set[str]]] = {
     "a main loop of a hundred thousand times as many": (
         lambda run: tampered(
             replace(run, curve=tuple(replace(p, main_episodes=10**5 * p.main_episodes) for p in run.curve)),
-            lambda p: replace(p, n_trajectories=10**5 * p.n_trajectories),
+            lambda p: replace(p, n_episodes=10**5 * p.n_episodes),
         ),
         {"elliptic potential", "information gathered, and its cap"},
     ),

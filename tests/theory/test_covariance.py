@@ -55,11 +55,11 @@ def test_covariances_of_a_run_add_up_phase_by_phase() -> None:
     sums = expected_covariances(mdp, record)
     assert len(sums) == len(phases) > 5
     for p in range(len(phases)):
-        literal = sum((q.n_trajectories * expected_grams(mdp, q.q) for q in phases[:p]), np.zeros(sums[0].shape))
+        literal = sum((q.n_episodes * expected_grams(mdp, q.q) for q in phases[:p]), np.zeros(sums[0].shape))
         np.testing.assert_allclose(sums[p], literal, rtol=1e-12)
     for (phase, occupancies), later in zip(controllers(mdp, record), phases[1:], strict=True):
         assert phase is later
-        n = sum(q.n_trajectories for q in phases if q.phase < phase.phase)
+        n = sum(q.n_episodes for q in phases if q.phase < phase.phase)
         grams = np.stack([literal_gram(mdp, occupancies, h) for h in range(mdp.horizon)])
         np.testing.assert_allclose(n * grams, sums[phase.phase - 1][:, 0], rtol=1e-9)
 
@@ -71,10 +71,10 @@ def test_what_a_long_run_saw_is_near_what_is_expected() -> None:
     sums = expected_covariances(mdp, record)
     for phase, total in zip(record.phases, sums, strict=False):
         # Entries are sums of terms in [0, 1], so six standard deviations are at most 3 sqrt n.
-        n_before = sum(q.n_trajectories for q in record.phases if q.phase < phase.phase)
+        n_before = sum(q.n_episodes for q in record.phases if q.phase < phase.phase)
         assert np.abs(phase.cov_ref - total).max() <= 3 * n_before**0.5
-        off = phase.increment - phase.n_trajectories * expected_grams(mdp, phase.q)
-        assert np.abs(off).max() <= 3 * phase.n_trajectories**0.5
+        off = phase.increment - phase.n_episodes * expected_grams(mdp, phase.q)
+        assert np.abs(off).max() <= 3 * phase.n_episodes**0.5
 
 
 def test_runs_it_is_not_made_for_are_refused() -> None:

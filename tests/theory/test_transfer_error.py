@@ -210,7 +210,7 @@ def test_errors_of_a_run_are_those_of_its_controllers_and_targets() -> None:
     transfers = phase_transfers(mdp, record)
     assert len(transfers) == len(phases) - 1 > 3
     for p, transfer in enumerate(transfers, start=1):
-        counts = np.array([q.n_trajectories for q in phases[:p]], dtype=float)
+        counts = np.array([q.n_episodes for q in phases[:p]], dtype=float)
         controller, target = Mixture([q.q for q in phases[:p]], counts / counts.sum()), phases[p].q
         errors = -comparator_errors(mdp, controller, target, record.constants.radius())
         assert transfer.phase == phases[p].phase

@@ -41,7 +41,7 @@ class Certificate:
     value_bound: float  # what the gap can be at most anyway
     delta: float
     phase: int  # whose policy is certified; 0 before the first episode
-    n_trajectories: int  # episodes of that policy, those of its main loop and its evaluations
+    n_episodes: int  # episodes of that policy, those of its main loop and its evaluations
     policy: LinearQ | None  # None before the first episode
     assumptions: tuple[str, ...] = ()  # what is taken on trust
 
@@ -72,7 +72,7 @@ class Certificate:
             )
         return (
             f"with probability {1 - self.delta:g}: V* <= {self.upper:.6g}, the policy of phase {self.phase} is worth "
-            f">= {self.lower:.6g} (from {_counted(self.n_trajectories)}), so it is within {self.gap:.6g} of the best"
+            f">= {self.lower:.6g} (from {_counted(self.n_episodes)}), so it is within {self.gap:.6g} of the best"
         )
 
 
@@ -200,13 +200,13 @@ class Certifier:
             value_bound=spec.value_bound[0],
             delta=self._constants.delta,
             phase=0 if best is None else best.phase.phase,
-            n_trajectories=0 if best is None else _played(best.phase, best.evaluated).n_episodes,
+            n_episodes=0 if best is None else _played(best.phase, best.evaluated).n_episodes,
             policy=None if best is None else best.phase.q,
             assumptions=assumptions(self._constants),
         )
 
     def _with(self, phase: PhaseRecord, evaluated: Returns | None) -> tuple[float, _Best | None]:
-        if phase.n_trajectories == 0 and evaluated is None:
+        if phase.n_episodes == 0 and evaluated is None:
             return self._upper, self._best
         found = bounds(self._constants, phase, evaluated)
         newest_best = self._best is None or found.lower >= self._best.lower
@@ -233,7 +233,7 @@ def bounds(constants: Constants, phase: PhaseRecord, evaluated: Returns | None =
 
 def _played(phase: PhaseRecord, evaluated: Returns | None) -> Returns:
     """All episodes of the policy of a phase; the steps of its main loop are not known."""
-    main = Returns(phase.n_trajectories, phase.return_sum, phase.return_sum_sq, phase.start_value_sum, 0)
+    main = Returns(phase.n_episodes, phase.return_sum, phase.return_sum_sq, phase.start_value_sum, 0)
     return main if evaluated is None else main + evaluated
 
 

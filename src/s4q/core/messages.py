@@ -98,29 +98,24 @@ class Explore:
     policy: Policy
     whitener: Array  # (H, n_blocks, k, k): W Sigma_ref W^T = I
     threshold: tuple[float, float]
-    max_episodes: int
+    n_episodes: int  # at most
     keep: int = 0
     pool: bool = False
     done: int = 0
     progress: Array | None = None  # (H,), or (1,) with pool; None: no progress yet
 
     def __post_init__(self) -> None:
-        require_count("max_episodes", self.max_episodes, "the most episodes to play")
+        require_count("n_episodes", self.n_episodes, "the most episodes to play")
         require_count("keep", self.keep, "the number of first episodes whose transitions return", at_least=0)
         if not (self.threshold[0] >= 0 and self.threshold[1] >= 0):  # NaN fails here too
             raise ValueError(f"threshold (a, b) must not be negative; got {self.threshold}")
-
-    @property
-    def n_episodes(self) -> int:
-        """The most episodes this request may play."""
-        return self.max_episodes
 
     def start(self) -> Array:
         """Progress before the first episode of this request."""
         zeros = np.zeros(1 if self.pool else len(self.whitener))
         return zeros if self.progress is None else self.progress
 
-    def level(self, n_episodes: int) -> float:
+    def threshold_at(self, n_episodes: int) -> float:
         """The threshold after `n_episodes` of the phase (earlier parts included), less what rounding may cost a sum.
 
         With one-hot features sums often meet the threshold exactly. Without the allowance, rounding would decide
@@ -131,7 +126,7 @@ class Explore:
 
     def crossed(self, progress: ArrayLike, n_episodes: int) -> bool:
         """Has some level reached the threshold, `n_episodes` (earlier parts included) into the phase?"""
-        return bool(np.max(progress) >= self.level(n_episodes))  # [Alg2:NewPolicyTrigger]
+        return bool(np.max(progress) >= self.threshold_at(n_episodes))  # [Alg2:NewPolicyTrigger]
 
 
 @final

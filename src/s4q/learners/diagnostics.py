@@ -70,7 +70,7 @@ def _promise_findings(spec: Spec, record: PhaseRecord, practical: bool) -> list[
     """Optimism: what Q promised against what the policy got, and against the value bound."""
     if record.start_value_sum is None:
         return []
-    n, bound = record.n_trajectories, spec.value_bound[0]
+    n, bound = record.n_episodes, spec.value_bound[0]
     promised, got = record.start_value_sum / n, record.return_sum / n
     at_bound = promised >= 0.999 * bound or got > bound
     if got > promised + 3 * _standard_error(record, bound):
@@ -97,7 +97,7 @@ def _promise_findings(spec: Spec, record: PhaseRecord, practical: bool) -> list[
 
 def _standard_error(record: PhaseRecord, bound: float) -> float:
     """Of the mean return; the largest it can be where squares are not known."""
-    n = record.n_trajectories
+    n = record.n_episodes
     if record.return_sum_sq is None or n < 2:
         return bound / 2 / sqrt(n)
     variance = max(record.return_sum_sq / n - (record.return_sum / n) ** 2, 0.0)

@@ -27,7 +27,7 @@ class PhaseRecord:
     cov_ref: Array  # (H, n_blocks, k, k), or (1, ...) with pooled steps; ridge not included
     increment: Array  # like cov_ref: what the main loop added
     residuals: Array  # (H,): residual variance of the fits
-    n_trajectories: int
+    n_episodes: int
     return_sum: float
     return_sum_sq: float | None  # None where the collector cannot tell
     start_value_sum: float | None  # what Q promised at the start states that were seen
@@ -51,7 +51,7 @@ class PhaseRecord:
             cov_ref=cov_ref,
             increment=reader.floats("increment", cov_ref.shape),
             residuals=reader.floats("residuals", (horizon,)),
-            n_trajectories=reader.integer("n_trajectories"),
+            n_episodes=reader.integer("n_episodes"),
             return_sum=reader.number("return_sum"),
             return_sum_sq=reader.number("return_sum_sq") if reader.has("return_sum_sq") else None,
             start_value_sum=reader.number("start_value_sum") if reader.has("start_value_sum") else None,
@@ -91,7 +91,7 @@ class MainLoop:
         self.whitener = whiteners
         self.increment: Array = np.zeros_like(cov_ref)
         self.progress: Array = np.zeros(len(cov_ref))
-        self.n_trajectories = 0
+        self.n_episodes = 0
         self.n_cached = 0  # how many of them are in the cache
         self.return_sum = 0.0
         self.return_sum_sq: float | None = 0.0
@@ -111,10 +111,10 @@ class MainLoop:
             policy=self.q,
             whitener=np.broadcast_to(self.whitener, (horizon, *self.whitener.shape[1:])),
             threshold=threshold,
-            max_episodes=max_episodes,
+            n_episodes=max_episodes,
             keep=min(keep, max_episodes),
             pool=pooled,
-            done=self.n_trajectories,
+            done=self.n_episodes,
             progress=self.progress,
         )
 
@@ -124,12 +124,12 @@ class MainLoop:
         self.progress = self.progress + answer.progress
         pooled = len(self.increment) < len(answer.grams)
         self.increment = self.increment + (answer.grams.sum(axis=0, keepdims=True) if pooled else answer.grams)
-        self.n_trajectories += answer.n_episodes
+        self.n_episodes += answer.n_episodes
         self.n_cached += 0 if answer.kept is None else min(request.keep, answer.n_episodes)
         self.return_sum += answer.return_sum
         self.return_sum_sq = _plus(self.return_sum_sq, answer.return_sum_sq)
         self.start_value_sum = _plus(self.start_value_sum, answer.start_value_sum)
-        return request.crossed(self.progress, self.n_trajectories)
+        return request.crossed(self.progress, self.n_episodes)
 
     def record(self) -> PhaseRecord:
         """What is worth knowing of the phase once it is over."""
@@ -140,7 +140,7 @@ class MainLoop:
             cov_ref=self.cov_ref,
             increment=self.increment,
             residuals=self.residuals,
-            n_trajectories=self.n_trajectories,
+            n_episodes=self.n_episodes,
             return_sum=self.return_sum,
             return_sum_sq=self.return_sum_sq,
             start_value_sum=self.start_value_sum,
@@ -163,7 +163,7 @@ class MainLoop:
         loop = cls(record.phase, record.q, record.ridge, record.cov_ref, record.residuals, whiteners)
         loop.increment = record.increment
         loop.progress = reader.floats("progress", (len(record.cov_ref),))
-        loop.n_trajectories = record.n_trajectories
+        loop.n_episodes = record.n_episodes
         loop.n_cached = reader.integer("n_cached")
         loop.return_sum = record.return_sum
         loop.return_sum_sq = record.return_sum_sq
@@ -171,13 +171,13 @@ class MainLoop:
         return loop
 
     def _check(self, request: Explore, answer: Visits) -> None:
-        if request.done != self.n_trajectories or request.policy is not self.q:
+        if request.done != self.n_episodes or request.policy is not self.q:
             raise ValueError(
                 f"request {request.id} (from episode {request.done} on) is not the open one, which goes on from "
-                f"episode {self.n_trajectories}; tell each answer once, right after its ask"
+                f"episode {self.n_episodes}; tell each answer once, right after its ask"
             )
-        if not 1 <= answer.n_episodes <= request.max_episodes:
-            raise ValueError(f"answer holds {answer.n_episodes} episodes, not 1 to {request.max_episodes} as asked")
+        if not 1 <= answer.n_episodes <= request.n_episodes:
+            raise ValueError(f"answer holds {answer.n_episodes} episodes, not 1 to {request.n_episodes} as asked")
         want = (self.q.horizon, *self.cov_ref.shape[1:])
         if answer.grams.shape != want or answer.progress.shape != self.progress.shape:
             raise ValueError(

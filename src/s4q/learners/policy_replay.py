@@ -17,7 +17,7 @@ class Entry:
     """A policy and the number of main-loop trajectories it played: (pi_j, m_j)."""
 
     policy: LinearQ
-    n_trajectories: int
+    n_episodes: int
 
 
 @final
@@ -27,7 +27,7 @@ class PolicyReplayMemory:
     >>> memory = PolicyReplayMemory()
     >>> memory.append(LinearQ(np.zeros((1, 1, 1))), 3)
     >>> memory.append(LinearQ(np.ones((1, 1, 1))), 1)
-    >>> memory.n_trajectories, memory.controller().weights.tolist()
+    >>> memory.n_episodes, memory.controller().weights.tolist()
     (4, [0.75, 0.25])
     """
 
@@ -38,36 +38,36 @@ class PolicyReplayMemory:
         return len(self.entries)
 
     @property
-    def n_trajectories(self) -> int:
+    def n_episodes(self) -> int:
         """m_tot, the trajectories of all main loops so far."""
-        return sum(entry.n_trajectories for entry in self.entries)  # [Alg2:TotalCounter]
+        return sum(entry.n_episodes for entry in self.entries)  # [Alg2:TotalCounter]
 
     @property
     def nbytes(self) -> int:
         """Bytes held by the policies."""
         return sum(entry.policy.nbytes for entry in self.entries)
 
-    def append(self, policy: LinearQ, n_trajectories: int) -> None:
+    def append(self, policy: LinearQ, n_episodes: int) -> None:
         """Remember a policy; one whose parameters are equal bit for bit only has its count raised."""
-        require_count("n_trajectories", n_trajectories, "the number of main-loop trajectories of the policy")
+        require_count("n_episodes", n_episodes, "the number of main-loop trajectories of the policy")
         for i, entry in enumerate(self.entries):
             if entry.policy.same_as(policy):
-                self.entries[i] = Entry(entry.policy, entry.n_trajectories + n_trajectories)
+                self.entries[i] = Entry(entry.policy, entry.n_episodes + n_episodes)
                 return
-        self.entries.append(Entry(policy, n_trajectories))
+        self.entries.append(Entry(policy, n_episodes))
 
     def controller(self) -> Mixture:
         """At the start of an episode, policy j with probability m_j / m_tot."""
         if not self.entries:
             raise ValueError("the memory is empty, so there is no controller yet; play a phase first")
-        counts = np.array([entry.n_trajectories for entry in self.entries], dtype=np.float64)
+        counts = np.array([entry.n_episodes for entry in self.entries], dtype=np.float64)
         return Mixture([entry.policy for entry in self.entries], counts / counts.sum())  # [Alg2:Controller]
 
     def state(self) -> State:
         """For a checkpoint."""
         return {
             "policies": [entry.policy for entry in self.entries],
-            "counts": [entry.n_trajectories for entry in self.entries],
+            "counts": [entry.n_episodes for entry in self.entries],
         }
 
     @classmethod

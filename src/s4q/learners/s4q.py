@@ -241,7 +241,7 @@ class S4Q:
 
     def _begin_phase(self) -> None:
         self._phase += 1  # [Alg2:Phase]
-        n_replayed = self.memory.n_trajectories
+        n_replayed = self.memory.n_episodes
         n_total = n_replayed + self.cache.n_episodes
         self._ridge = self.constants.ridge(self._phase, n_total)
         bonus = self._bonus_rule(n_total)
@@ -271,7 +271,7 @@ class S4Q:
 
     def _finish_replay(self, s3q: S3Q) -> None:
         """The S3Q call is over: its last finished epoch gives Q and, scaled to m_tot trajectories, Sigma_ref."""
-        n_replayed = self.memory.n_trajectories
+        n_replayed = self.memory.n_episodes
         scale = n_replayed / max(s3q.n_fitted, 1)
         grams = s3q.grams
         cov_ref = scale * grams
@@ -284,8 +284,8 @@ class S4Q:
     def _end_phase(self) -> None:
         loop = self._loop
         self.last_phase = loop.record()
-        if loop.n_trajectories > loop.n_cached:  # what is in the cache is never replayed
-            self.memory.append(loop.q, loop.n_trajectories - loop.n_cached)  # [Alg2:Append]
+        if loop.n_episodes > loop.n_cached:  # what is in the cache is never replayed
+            self.memory.append(loop.q, loop.n_episodes - loop.n_cached)  # [Alg2:Append]
         self._gram = loop.cov_ref + loop.increment
         self._next_id += 1
         self._begin_phase()

@@ -60,7 +60,7 @@ def cumulative_grams(mdp: FiniteMDP, record: Record) -> list[Array]:
     """sum over j <= p of n_j G_{pi_j} for p = 0, 1, ..., P: one more than `expected_covariances`."""
     sums = [np.zeros((mdp.horizon, *mdp.spec.gram_shape))]
     for phase in phases_of(mdp, record):
-        sums.append(sums[-1] + phase.n_trajectories * expected_grams(mdp, phase.q))
+        sums.append(sums[-1] + phase.n_episodes * expected_grams(mdp, phase.q))
     return sums
 
 
@@ -73,8 +73,8 @@ def controllers(mdp: FiniteMDP, record: Record) -> Iterator[tuple[PhaseRecord, A
     for phase in phases_of(mdp, record):
         if n_total:
             yield phase, total / n_total
-        total = total + phase.n_trajectories * mdp.occupancies(phase.q)
-        n_total += phase.n_trajectories
+        total = total + phase.n_episodes * mdp.occupancies(phase.q)
+        n_total += phase.n_episodes
 
 
 def optimal_occupancies(mdp: FiniteMDP) -> Array:

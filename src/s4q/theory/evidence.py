@@ -174,7 +174,7 @@ def _played(run: Run, phases: tuple[PhaseRecord, ...]) -> list[int]:
     """Main-loop episodes of each phase, as the collector's answers were counted."""
     ends = [0, *(point.main_episodes for point in run.curve)]
     counts = [after - before for before, after in pairwise(ends)]
-    return [counts[i] if i < len(counts) else phase.n_trajectories for i, phase in enumerate(phases)]
+    return [counts[i] if i < len(counts) else phase.n_episodes for i, phase in enumerate(phases)]
 
 
 def _largest(mdp: FiniteMDP, errors: list[Array]) -> float:
@@ -188,7 +188,7 @@ def _checked_record(run: Run) -> Record:
     if record is None:
         raise ValueError("run has no record; an audit needs run(..., record=True)")
     first = record.phases[0] if record.phases else record.unfinished
-    if first is None or first.phase != 1 or first.n_trajectories > run.curve[0].main_episodes:
+    if first is None or first.phase != 1 or first.n_episodes > run.curve[0].main_episodes:
         raise ValueError("run must be recorded from its first episode on: pass record=True to the learner's first run")
     if record.constants.cache_episodes:
         raise ValueError(

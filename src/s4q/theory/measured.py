@@ -25,7 +25,7 @@ _ROUNDING = 1e-11  # of sums of up to 10^18 terms, relative to their size
 def trajectories(e: Evidence) -> list[Part]:
     """The trajectories that the learner counts against the episodes that the collector played in its main loop."""
     return [
-        Part(claim(abs(p.record.n_trajectories - p.n_played) / max(p.n_played, 1), _ROUNDING), p.record.phase)
+        Part(claim(abs(p.record.n_episodes - p.n_played) / max(p.n_played, 1), _ROUNDING), p.record.phase)
         for p in e.phases
     ]
 

@@ -95,7 +95,7 @@ class BatchCollector:
             yield from fixed_shards(request, self._batch_size)
             return
         most = max(1, min(self._batch_size, _BUFFER // (self.spec.horizon * self.spec.block_dim)))
-        n, end = request.done, request.done + request.max_episodes
+        n, end = request.done, request.done + request.n_episodes
         while n < end:
             size = min(most, max(_FIRST_SHARD, n), end - n)
             yield Shard(n, size)

@@ -63,7 +63,7 @@ class CountCollector:
         if isinstance(request, Regress | Evaluate):
             yield Shard(request.done, request.n_episodes)
             return
-        n, end = request.done, request.done + request.max_episodes
+        n, end = request.done, request.done + request.n_episodes
         kept = request.done + request.keep
         # Sizes depend on n alone, so that a request asked again from n on is cut in the same places.
         size = n or self._surely_below(request)
@@ -216,10 +216,10 @@ class CountCollector:
         """Episodes that cannot reach the threshold even if each took the longest features of every level."""
         longest = self._norms(request.whitener).max(axis=(1, 2))
         fastest = longest.sum(keepdims=True) if request.pool else longest
-        room = request.level(1)
+        room = request.threshold_at(1)
         with np.errstate(divide="ignore", invalid="ignore"):
             episodes = np.where(fastest > 0, room / fastest, inf).min()
-        return request.max_episodes if episodes >= request.max_episodes else max(0, ceil(episodes) - 1)
+        return request.n_episodes if episodes >= request.n_episodes else max(0, ceil(episodes) - 1)
 
     def _start_values(self, policy: Policy, flow: Flow) -> float | None:
         if not isinstance(policy, LinearQ):
