@@ -8,7 +8,7 @@ import pytest
 import s4q
 from s4q import FiniteMDP
 from s4q.features import TableFeatures
-from s4q.problems.radius import largest_norm
+from s4q.problems.radius import largest_norm, needed_radius
 
 
 def brute_radius(mdp: FiniteMDP, h: int, block: int | None = None) -> float:
@@ -274,3 +274,21 @@ def test_one_constant_reward_and_collinear_features_can_be_explored():
     )
     run = s4q.run(s4q.S4Q(doubled, "realisable"), s4q.collectors.CountCollector(doubled, seed=0), 10**9)
     assert run.episodes == 10**9
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_how_far_targets_are_from_the_features(seed):
+    """Against the error of the least-squares fit of each corner."""
+    rng = np.random.default_rng([10, seed])
+    moves, rewards = rng.dirichlet(np.full(4, 0.3), size=(2, 4, 2)), rng.random((2, 4, 2))
+    phi = rng.normal(size=(2, 4, 2, 3))
+    phi /= np.linalg.norm(phi, axis=-1).max()
+    mdp = FiniteMDP(moves, rewards, np.full(4, 0.25), phi)
+    found = needed_radius(mdp.transitions, mdp.rewards, mdp.terminal, mdp.reachable, mdp.features, mdp.spec).error
+    for h, bound in enumerate((mdp.spec.value_bound[1], 0.0)):
+        flat, worst = phi[h].reshape(-1, 3), 0.0
+        for corner in product((0.0, bound), repeat=4):
+            target = (rewards[h] + moves[h] @ np.array(corner)).ravel()
+            worst = max(worst, np.abs(flat @ np.linalg.lstsq(flat, target, rcond=None)[0] - target).max())
+        assert found[h] == pytest.approx(worst, rel=1e-9)
+        assert worst > 0.05
