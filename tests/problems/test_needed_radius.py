@@ -1,5 +1,6 @@
 """The radius that exact features need, against brute force over all corners and closed forms worked by hand."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -292,3 +293,15 @@ def test_how_far_targets_are_from_the_features(seed):
             worst = max(worst, np.abs(flat @ np.linalg.lstsq(flat, target, rcond=None)[0] - target).max())
         assert found[h] == pytest.approx(worst, rel=1e-9)
         assert worst > 0.05
+
+
+def test_a_target_may_be_missed_from_above():
+    """Three actions with one feature: one leads nowhere, two to a state worth up to 1. The fit is 2/3 for all three."""
+    moves = np.zeros((3, 3, 3))
+    moves[0, 0, 1] = moves[0, 1, 2] = moves[0, 2, 2] = moves[1, :, 1] = moves[2, :, 2] = 1.0
+    phi = np.array([[[1.0]] * 3, [[0.0]] * 3, [[1.0]] * 3])
+    mdp = FiniteMDP(moves, np.zeros((3, 3)), [1.0, 0.0, 0.0], np.stack([phi, phi]), value_bound=1.0, horizon=2)
+    tables = (mdp.transitions[:1].repeat(2, axis=0), mdp.rewards, mdp.terminal)
+    reachable = np.array([[True, False, False], [False, False, True]])
+    spec = replace(mdp.spec, stationary=False)
+    assert needed_radius(*tables, reachable, mdp.features, spec).error[0] == pytest.approx(2 / 3)
