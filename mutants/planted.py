@@ -76,7 +76,6 @@ PLANTED = [
     Fault("optimism.py", "TIE = 1e-11", "TIE = 0.0", ("test_rounding.py",)),
     Fault("radius.py", "worth & (onto > 0).any(axis=0)", "worth & visited", ("test_needed_radius.py",)),
     Fault("radius.py", "ended, bound = spec.ended_value(h),", "ended, bound = 0.0,", ("test_needed_radius.py",)),
-    Fault("radius.py", "below = above = float(", "above = float(", ("test_needed_radius.py",)),
     Fault(
         "radius.py", "high = fixed + bound * np.maximum", "high = fixed + 0 * np.maximum", ("test_needed_radius.py",)
     ),

@@ -240,7 +240,6 @@ COLLECTORS = [
         "request, episode = tally.request, number",
         ("test_literal_player.py",),
     ),
-    Fault("engine.py", "tally.looks_after(number),", "tally.looks_after(0),", ("test_literal_player.py",)),
     Fault(
         "seeding.py",
         "self.env_seed: int = 2**62 + (first >> 2)",

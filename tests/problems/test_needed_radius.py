@@ -305,3 +305,29 @@ def test_a_target_may_be_missed_from_above():
     reachable = np.array([[True, False, False], [False, False, True]])
     spec = replace(mdp.spec, stationary=False)
     assert needed_radius(*tables, reachable, mdp.features, spec).error[0] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_episodes_that_end_early_with_negative_rewards(seed):
+    """An ended episode is worth a known constant in shifted units, and the parameters must hold it."""
+    rng = np.random.default_rng([11, seed])
+    turn = np.zeros((4, 3))
+    turn[:3] = np.linalg.qr(rng.normal(size=(3, 3)))[0]  # the fourth state is terminal
+    vectors = np.broadcast_to(turn[None, :, None], (3, 4, 2, 3)).copy()
+    blocks = np.broadcast_to(np.arange(2), (3, 4, 2)).copy()
+    moves, rewards = rng.dirichlet(np.full(4, 0.5), size=(3, 4, 2)), rng.uniform(-1.0, 0.5, size=(3, 4, 2))
+    moves[:, 3], rewards[:, 3] = np.eye(4)[3], 0.0
+    mdp = FiniteMDP(
+        moves,
+        rewards,
+        [0.5, 0.3, 0.2, 0.0],
+        TableFeatures(vectors, blocks, 2),
+        reward_min=-1.0,
+        reward_max=0.5,
+        terminal=[False, False, False, True],
+        well_specified=True,
+    )
+    for h in range(3):
+        least = 1.5 + (mdp.spec.value_bound[h + 1] if h < 2 else 0.0)
+        assert mdp.spec.radius[h] == pytest.approx(max(brute_radius(mdp, h), least), rel=1e-9)
+        assert brute_radius(mdp, h) > least  # so that it is the parameters that count
