@@ -6,9 +6,9 @@ from pathlib import Path
 
 import gymnasium as gym
 import pytest
+from small_envs import System
 
 import s4q
-from small_envs import System
 
 
 @pytest.mark.slow
