@@ -12,8 +12,8 @@ import s4q
 from s4q import FiniteMDP, problems
 from s4q.core.policies import Mixture, Policy
 from s4q.problems import planning
-from s4q.theory.level_errors import linear_errors
-from s4q.theory.structure import bellman_backup, comparator_errors, next_values
+from s4q.theory.definitions import bellman_backup, comparator_errors, next_values
+from s4q.theory.population_fits import linear_errors
 from s4q.theory.transfer_errors import (
     phase_transfers,
     transfer_error,

@@ -21,7 +21,8 @@ from s4q.core.spec import per_level
 from s4q.core.validation import require_count, require_positive
 from s4q.learners.main_loop import Record
 from s4q.problems import FiniteMDP
-from s4q.theory.covariance import cumulative_grams, phases_of
+from s4q.theory.definitions import cumulative_grams, phases_of
+from s4q.theory.population_fits import flat_features
 
 
 @final
@@ -189,7 +190,8 @@ def _spanning(mdp: FiniteMDP, h: int) -> tuple[Array, int]:
     A turn within a block changes no determinant. Without it a direction that is 0 up to rounding would be seen once
     n / ridge is large enough.
     """
-    vectors, blocks = np.array(mdp.features.vectors[h].reshape(-1, mdp.spec.block_dim)), mdp.features.blocks[h].ravel()
+    vectors, blocks = flat_features(mdp, h)
+    vectors = vectors.copy()
     vectors[~np.repeat(mdp.reachable[h], mdp.n_actions)] = 0.0
     if mdp.spec.block_dim == 1:
         return vectors, len(np.unique(blocks[vectors[:, 0] != 0]))

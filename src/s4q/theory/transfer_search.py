@@ -1,4 +1,8 @@
-"""Local search for the transfer error: targets level by level, policies by dynamic programs, controllers by moves."""
+"""Local search for the transfer error: targets level by level, policies by dynamic programs, controllers by moves.
+
+`transfer_errors` calls it for lower ends of brackets and builds the bounds itself. A search only ever returns what it
+has attained, never an estimate. All randomness comes from the generator that the caller passes.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,9 +11,8 @@ import numpy as np
 
 from s4q.core.blocks import Array
 from s4q.problems import FiniteMDP, planning
-from s4q.theory.level_errors import linear_errors
-from s4q.theory.population_fits import PopulationFit, population_fit
-from s4q.theory.structure import bellman_backup, errors_of_fits, gradient_of_values
+from s4q.theory.definitions import bellman_backup, errors_of_fits, gradient_of_values
+from s4q.theory.population_fits import PopulationFit, linear_errors, population_fit
 
 _AFAR = 64  # points far from the present one that a search looks at
 

@@ -1,8 +1,11 @@
-"""Exact Bellman backups, best on-policy fits and errors of a value, and what the features can represent.
+"""What the paper defines, computed exactly on a finite MDP.
 
-All in the shifted units that learners see.
+Expected covariances, Bellman backups, best on-policy fits and the errors of a learned Q; and `check_structure`, which
+says what the features can represent. Users call these directly, and the audit and the transfer errors are built on
+them. All in the shifted units that learners see. No learner may import this module.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -10,13 +13,114 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array, IntArray
+from s4q.core.least_squares import gram_of
 from s4q.core.linear_q import LinearQ
 from s4q.core.policies import Mixture, Policy
+from s4q.core.spec import ball_radii
 from s4q.core.validation import finite_array, require_count, require_shape
-from s4q.problems import FiniteMDP
-from s4q.problems.radius import feature_classes
-from s4q.theory.level_errors import LevelErrors, linear_errors, next_bound
-from s4q.theory.population_fits import population_fit
+from s4q.learners.main_loop import PhaseRecord, Record
+from s4q.problems import FiniteMDP, planning
+from s4q.theory.population_fits import LevelErrors, errors_everywhere, flat_features, population_fit
+
+
+def expected_sum(occupancy: Array, values: Array) -> float:
+    """E sum_h f_h(s_h, a_h) under the occupancy (H, S, A) of a policy; values (H, S, A)."""
+    return float((occupancy * values).sum())
+
+
+def best_return(mdp: FiniteMDP, rewards: Array) -> float:
+    """The largest expected sum of rewards (H, S, A) over all policies."""
+    return float(mdp.start @ planning.optimal_values(mdp.transitions, rewards)[0].max(axis=-1))
+
+
+def optimal_occupancies(mdp: FiniteMDP) -> Array:
+    """Those of an optimal policy, (H, S, A); ties go to the lowest action."""
+    return planning.occupancies(mdp.transitions, mdp.start, planning.greedy(mdp.q_star))
+
+
+def expected_grams(mdp: FiniteMDP, controller: Policy | Mixture) -> Array:
+    """G_pi,h = E_pi[phi phi^T] of every level, (H, n_blocks, k, k).
+
+    >>> from s4q.core.policies import UniformPolicy
+    >>> from s4q.problems import chain
+    >>> expected_grams(chain(3, 2), UniformPolicy(2))[0].ravel().tolist()  # one-hot pairs: their probabilities
+    [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]
+    """
+    return grams_of_occupancies(mdp, mdp.occupancies(controller))
+
+
+def grams_of_occupancies(mdp: FiniteMDP, occupancies: Array) -> Array:
+    """sum over pairs of the occupancy times phi phi^T, (H, n_blocks, k, k); occupancies (H, S, A)."""
+    return np.stack([gram_of_pairs(mdp, h, occupancy) for h, occupancy in enumerate(occupancies)])
+
+
+def gram_of_pairs(mdp: FiniteMDP, h: int, occupancy: Array) -> Array:
+    """The same at one level, (n_blocks, k, k); occupancy (S, A)."""
+    vectors, blocks, weights = visited_pairs(mdp, h, occupancy)
+    if mdp.spec.block_dim == 1:  # one bincount, whatever the number of blocks
+        sums = np.bincount(blocks, weights * vectors[:, 0] ** 2, minlength=mdp.spec.n_blocks)
+        return np.asarray(sums[:, None, None])
+    return gram_of(vectors * np.sqrt(weights)[:, None], blocks, mdp.spec.n_blocks)
+
+
+def visited_pairs(mdp: FiniteMDP, h: int, occupancy: Array) -> tuple[Array, IntArray, Array]:
+    """Features, blocks and probabilities of the pairs that an occupancy (S, A) of level h visits at all."""
+    here = np.flatnonzero(occupancy.ravel())
+    vectors, blocks = flat_features(mdp, h)
+    return vectors[here], blocks[here], occupancy.ravel()[here]
+
+
+def expected_covariances(mdp: FiniteMDP, record: Record) -> Array:
+    """Sbar^(p) less its ridge: sum over j < p of n_j G_{pi_j}, for every phase p that began; (P, H, n_blocks, k, k).
+
+    Entry p - 1 is phase p's; the first is 0. Add `record.phases[p - 1].ridge` where the ridge is wanted. The expected
+    covariance of the paper (before eqn:ExpectedUncertaintyParam), with n_j the trajectories of phase j's main loop.
+
+    >>> import s4q
+    >>> mdp = s4q.problems.low_rank()
+    >>> learner, collector = s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0)
+    >>> result = s4q.run(learner, collector, 10**4, record=True)
+    >>> sums = expected_covariances(mdp, result.record)
+    >>> sums.shape[1:], bool(sums[0].any()), len(sums) >= result.phases
+    ((3, 1, 5, 5), False, True)
+    """
+    return np.stack(cumulative_grams(mdp, record)[:-1])
+
+
+def cumulative_grams(mdp: FiniteMDP, record: Record) -> list[Array]:
+    """sum over j <= p of n_j G_{pi_j} for p = 0, 1, ..., P: one more than `expected_covariances`."""
+    sums = [np.zeros((mdp.horizon, *mdp.spec.gram_shape))]
+    for phase in phases_of(mdp, record):
+        sums.append(sums[-1] + phase.n_episodes * expected_grams(mdp, phase.q))
+    return sums
+
+
+def controllers(mdp: FiniteMDP, record: Record) -> Iterator[tuple[PhaseRecord, Array]]:
+    """Every phase from the second on, with the occupancies (H, S, A) of the controller its fit was made with.
+
+    That is the mixture of the earlier phases' policies with weights m_j / m_tot; phase 1 fits nothing.
+    """
+    total, n_total = np.zeros(mdp.rewards.shape), 0
+    for phase in phases_of(mdp, record):
+        if n_total:
+            yield phase, total / n_total
+        total = total + phase.n_episodes * mdp.occupancies(phase.q)
+        n_total += phase.n_episodes
+
+
+def phases_of(mdp: FiniteMDP, record: Record) -> tuple[PhaseRecord, ...]:
+    """All phases that began, the unfinished one last; refuses a run that the exact quantities are not made for."""
+    if not isinstance(record, Record):
+        raise ValueError(f"record must be the `record` of a run(..., record=True); got {type(record).__name__}")
+    if not isinstance(mdp, FiniteMDP):
+        raise ValueError(f"mdp must be a FiniteMDP, the one the run was played on; got {type(mdp).__name__}")
+    if record.constants.pool:
+        raise ValueError("record is of a run with pooled steps, whose levels share one covariance; run with pool=False")
+    theirs, ours = record.constants.spec, mdp.spec
+    same = (theirs.horizon, theirs.n_actions, *theirs.gram_shape) == (ours.horizon, ours.n_actions, *ours.gram_shape)
+    if not same:
+        raise ValueError(f"record is of a run on a problem of other sizes than {mdp}; pass the one it was made on")
+    return record.phases if record.unfinished is None else (*record.phases, record.unfinished)
 
 
 def bellman_backup(mdp: FiniteMDP, h: int, v_next: ArrayLike) -> Array:
@@ -83,7 +187,7 @@ def comparator_errors(
 
 def errors_of_fits(mdp: FiniteMDP, occupancies: Array, after: Array, radius: ArrayLike | None) -> Array:
     """The same from the controller's occupancies (H, S, A) and the next values (H, S)."""
-    balls, errors = radii(mdp, radius), np.zeros(mdp.rewards.shape)
+    balls, errors = ball_radii(mdp.spec, radius), np.zeros(mdp.rewards.shape)
     for h in range(mdp.horizon):
         fit, backup = population_fit(mdp, occupancies, h), bellman_backup(mdp, h, after[h])
         theta = fit.solve(backup.ravel(), balls[h])
@@ -105,21 +209,6 @@ def bellman_errors(mdp: FiniteMDP, q: LinearQ) -> Array:
     errors = np.stack([q.q_values(h, mdp.features.level(h)) - bellman_backup(mdp, h, after[h]) for h in levels])
     errors[:, mdp.terminal] = 0.0
     return errors
-
-
-def radii(mdp: FiniteMDP, radius: ArrayLike | None) -> Array:
-    """One ball per level, (H,), or one per level and block, (H, n_blocks); infinite for none."""
-    balls = np.array(mdp.spec.radius if radius is None else radius, dtype=np.float64)
-    if balls.ndim == 0:
-        balls = np.full(mdp.horizon, float(balls))
-    if balls.shape not in ((mdp.horizon,), (mdp.horizon, mdp.spec.n_blocks)):
-        raise ValueError(
-            f"radius must be one number, one per level ({mdp.horizon},) or one per level and block "
-            f"({mdp.horizon}, {mdp.spec.n_blocks}); got shape {balls.shape}"
-        )
-    if not (balls > 0).all():  # NaN fails here too
-        raise ValueError(f"radius must be positive (infinite for no ball); got {balls.min()}")
-    return balls
 
 
 @final
@@ -176,25 +265,14 @@ def check_structure(mdp: FiniteMDP, *, restarts: int = 20, seed: int = 0, tolera
     """
     require_count("restarts", restarts, "the number of starting points of the search")
     rng = np.random.default_rng(np.random.SeedSequence(seed))
-    everywhere = np.repeat(mdp.reachable[:, :, None], mdp.n_actions, axis=2).astype(np.float64)
     rows = []
     for h in range(mdp.horizon):
-        level, bound, here = linear_errors(mdp, everywhere, h), next_bound(mdp, h), mdp.reachable[h]
-        seen = LevelErrors(level.base[here], level.slope[here], level.theta_base, level.theta_slope)
-        alike = LevelErrors(seen.base, merged(mdp, h, seen.slope), seen.theta_base, seen.theta_slope)
-        widest = [float(part.largest(0.0, bound).max(initial=0.0)) for part in (seen, alike)]
-        found = max(_search_closure(mdp, h, seen, rng) for _ in range(restarts)) if here.any() else 0.0
-        rows.append((*widest, found, *seen.largest_norm(0.0, bound)))
+        seen, bound = errors_everywhere(mdp, h), mdp.spec.next_bound(h)
+        found = max(_search_closure(mdp, h, seen, rng) for _ in range(restarts)) if mdp.reachable[h].any() else 0.0
+        errors = (seen.largest(0.0, bound), seen.merged(mdp, h).largest(0.0, bound), found)
+        rows.append((*errors, *seen.largest_norm(0.0, bound)))
     low_rank, by_merging, closure, below, above = np.array(rows).T
     return Structure(low_rank, by_merging, closure, below, above, np.array(mdp.spec.radius), tolerance)
-
-
-def merged(mdp: FiniteMDP, h: int, slope: Array) -> Array:
-    """Slopes (..., S) summed over next states whose actions have the same features: no linear V' tells them apart."""
-    if h + 1 == mdp.horizon:
-        return slope
-    groups = feature_classes(mdp.features, h + 1, np.ones(mdp.n_states, dtype=np.bool_))
-    return np.asarray(slope @ np.eye(groups.max() + 1)[groups])
 
 
 def _search_closure(mdp: FiniteMDP, h: int, seen: LevelErrors, rng: np.random.Generator) -> float:
