@@ -112,7 +112,11 @@ class Audit(_Report):
     rows: tuple[AuditRow, ...]
 
     def __getitem__(self, statement: str) -> AuditRow:
-        """The row whose statement begins so."""
+        """The row of a statement.
+
+        Args:
+            statement: Its name, or the beginning of it.
+        """
         for row in self.rows:
             if row.statement.startswith(statement):
                 return row
@@ -165,6 +169,10 @@ def audit(run: Run, mdp: FiniteMDP) -> Audit:
 
     All expectations are exact. Statements that the preset does not prove are shown as not claimed, with the reason.
 
+    Args:
+        run: The run; made with record=True, without cache, pooling and evaluations.
+        mdp: The problem it was played on.
+
     >>> import s4q
     >>> mdp = s4q.problems.low_rank(dim=3, horizon=2)
     >>> learner, collector = s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0)
@@ -193,6 +201,9 @@ def _not_declared(exact: AuditRow, needed: bool) -> AuditRow:
 
 def over_seeds(audits: Sequence[Audit]) -> SeedAudit:
     """Count the failures of each statement in audits of the same problem with different seeds.
+
+    Args:
+        audits: At least one, all with the same rows.
 
     >>> import s4q
     >>> mdp, audits = s4q.problems.low_rank(dim=2, horizon=2), []

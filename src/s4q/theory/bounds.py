@@ -1,11 +1,9 @@
-"""The bounds of the paper as expressions, with explicit constants; first, what the presets prescribe.
+"""The bounds of the paper as expressions, with explicit constants, and what the presets prescribe.
 
 `Prescribed` has ridge, trigger, width, ball and replay length, written again from the paper's proofs. It takes from
-`Constants` only what the user chose (preset, delta, numbers set by hand): a mistake in the learner's formulas must not
-hide in the audit. So here, and only here, formulas stand twice on purpose. The functions are what the proofs make of
-these numbers. Symbols as in `presets`: H levels, d features, p the phase, n trajectories, K episodes in all, v_h the
-value bound; Sbar is the expected covariance of the trajectories so far, alpha_u the radius of a fit. All in rewards
-shifted to start at 0.
+`Constants` only what the user chose: a mistake in the learner's formulas must not hide in the audit. So here, and only
+here, formulas stand twice on purpose. Symbols as in `presets`; Sbar is the expected covariance of the trajectories so
+far, alpha_u the radius of a fit, p the phase, K all episodes. All in rewards shifted to start at 0.
 """
 
 from math import ceil, floor, log, sqrt

@@ -41,6 +41,10 @@ def optimal_occupancies(mdp: FiniteMDP) -> Array:
 def expected_grams(mdp: FiniteMDP, controller: Policy | Mixture) -> Array:
     """G_pi,h = E_pi[phi phi^T] of every level, (H, n_blocks, k, k).
 
+    Args:
+        mdp: The problem.
+        controller: The policy pi, or a mixture of policies.
+
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import chain
     >>> expected_grams(chain(3, 2), UniformPolicy(2))[0].ravel().tolist()  # one-hot pairs: their probabilities
@@ -75,6 +79,10 @@ def expected_covariances(mdp: FiniteMDP, record: Record) -> Array:
 
     Entry p - 1 is phase p's; the first is 0. Add `record.phases[p - 1].ridge` where the ridge is wanted. The expected
     covariance of the paper (before eqn:ExpectedUncertaintyParam), with n_j the trajectories of phase j's main loop.
+
+    Args:
+        mdp: The problem.
+        record: The `record` of run(..., record=True) on that problem.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
@@ -124,10 +132,13 @@ def phases_of(mdp: FiniteMDP, record: Record) -> tuple[PhaseRecord, ...]:
 
 
 def bellman_backup(mdp: FiniteMDP, h: int, v_next: ArrayLike) -> Array:
-    """T_h V' = r_h + P_h V', (S, A), of a value v_next (S,) of level h + 1; rewards shifted to start at 0.
+    """T_h V' = r_h + P_h V', (S, A), in rewards shifted to start at 0.
 
-    As in the regression targets of a learner, an episode that has ended is worth a known constant, so the entries of
-    v_next at terminal states are not read.
+    Args:
+        mdp: The problem.
+        h: The level.
+        v_next: V', the value (S,) of level h + 1. Entries at terminal states are not read: as in the regression targets
+            of a learner, an episode that has ended is worth a known constant.
 
     >>> from s4q.problems import chain
     >>> bellman_backup(chain(2, 3), 0, [0.0, 2.0]).round(3).tolist()
@@ -147,9 +158,15 @@ def best_on_policy_fit(
     Where the controller leaves directions unvisited there are many minimisers. The paper's bounds hold for any; taken
     is the one nearest to T_h V' in least squares over all pairs that can be reached (the limit of mixing a little of
     all pairs into the controller), so that it is the true parameter whenever T_h V' is linear in the features.
-    radius: of the ball, default `spec.radius[h]`; (n_blocks,) for a ball per block; infinite for none. When the ball
-    excludes all free minimisers, the minimiser in it is unique and no tie is left. When it cuts through them, the tie
-    is broken among those inside. Both are constrained least squares, solved by the secular equation.
+    When the ball excludes all free minimisers, the minimiser in it is unique and no tie is left. When it cuts through
+    them, the tie is broken among those inside. Both are constrained least squares, solved by the secular equation.
+
+    Args:
+        mdp: The problem.
+        controller: The policy whose data the fit is made with.
+        h: The level.
+        v_next: V', the value (S,) of level h + 1.
+        radius: Of the ball; (n_blocks,) for a ball per block; infinite for none. None (default): `spec.radius[h]`.
 
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import chain
@@ -174,7 +191,12 @@ def comparator_errors(
 ) -> Array:
     """Delta_h = T_h Qtar_{h+1} - phi . theta^{pi, Qtar, h} at every pair, (H, S, A); 0 at terminal states.
 
-    radius: one number, one per level or (H, n_blocks); default `spec.radius`.
+    Args:
+        mdp: The problem.
+        controller: The policy whose data the fits are made with.
+        q: Qtar, the learned Q whose next level is the target.
+        radius: Of the ball of each level: one number, one per level (H,), or one per level and block (H, n_blocks); infinite
+            for none. None (default): `spec.radius`.
 
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import low_rank
@@ -198,6 +220,10 @@ def errors_of_fits(mdp: FiniteMDP, occupancies: Array, after: Array, radius: Arr
 
 def bellman_errors(mdp: FiniteMDP, q: LinearQ) -> Array:
     """err_h = Q_h - T_h Q_{h+1} of a learned Q at every pair, (H, S, A); 0 at terminal states.
+
+    Args:
+        mdp: The problem.
+        q: The learned Q.
 
     >>> from s4q.problems import chain
     >>> mdp = chain()
@@ -254,6 +280,12 @@ def check_structure(mdp: FiniteMDP, *, restarts: int = 20, seed: int = 0, tolera
 
     Low rank is decided exactly, and implies closure. Closure alone has a maximum in it: it is shown if backups of all
     values that the features can tell apart are linear, refuted if a search over linear Q finds an error, else open.
+
+    Args:
+        mdp: The problem.
+        restarts: The number of starting points of the search, for each level.
+        seed: Of the search.
+        tolerance: Residuals up to this size count as 0.
 
     >>> from s4q.problems import bellman_closed, low_rank
     >>> found = check_structure(low_rank())

@@ -8,7 +8,7 @@ matrices are (H, n_blocks, k, k) and raw: the ridge is added on use.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, final
+from typing import Literal, final
 
 import numpy as np
 
@@ -36,18 +36,32 @@ Kind = Literal["identity", "always", "rarely", "delta"]
 class PhaseEvidence:
     """One phase: what it learned, against what it should have."""
 
-    def __init__(self, mdp: FiniteMDP, prescribed: Prescribed, record: PhaseRecord, past: "_Past") -> None:
-        self.record, self.finished = record, past.finished
-        self.n_played = past.n_played  # episodes that the collector played in its main loop
-        self.n_before = past.n_before  # m_tot: the same of all phases before
-        self.call = past.call  # what the collector returned for all fits of the S3Q call, in order
-        self.fits = last_epoch(past.call, mdp.horizon)  # for the fit that was used, one per level; none in phase 1
+    def __init__(
+        self,
+        mdp: FiniteMDP,
+        prescribed: Prescribed,
+        record: PhaseRecord,
+        previous: "PhaseEvidence | None",
+        n_played: int,
+        finished: bool,
+        call: tuple[FitRecord, ...],
+    ) -> None:
+        self.record, self.finished = record, finished
+        self.call = call  # what the collector returned for all fits of the S3Q call, in order
+        self.fits = last_epoch(call, mdp.horizon)  # for the fit that was used, one per level; none in phase 1
+        self.n_played = n_played  # episodes that the collector played in its main loop
+        self.n_before = 0  # m_tot: the same of all phases before
+        self.visits = np.zeros(mdp.rewards.shape)  # how often they are expected to have met each pair
+        self.occupancy = self.controller = mdp.occupancies(record.q)  # of the phase's own policy
+        if previous is not None:
+            self.n_before = previous.n_before + previous.n_played
+            self.visits = previous.visits + previous.n_played * previous.occupancy
+            # The occupancy of the controller that the fit was made with.
+            self.controller = self.visits / self.n_before if self.n_before else previous.controller
         self.ridge = prescribed.ridge(record.phase, self.n_before)  # (H,)
-        self.occupancy = past.own  # of the phase's own policy
-        self.controller = past.controller  # occupancy of the controller its fit was made with; in phase 1 its own
         self.grams = grams_of_occupancies(mdp, self.occupancy)  # E phi phi^T under its own policy
         self.expected = grams_of_occupancies(mdp, self.controller) * self.n_before  # Sbar, of the trajectories before
-        self.covariance = self._bonus_covariance(prescribed, past.previous)  # what the bonus takes for Sbar
+        self.covariance = self._bonus_covariance(prescribed, previous)  # what the bonus takes for Sbar
         levels, q = range(mdp.horizon), record.q
         phi = [mdp.features.level(h) for h in levels]
         self.q = np.stack([q.q_values(h, phi[h]) for h in levels])  # the optimistic value
@@ -63,13 +77,13 @@ class PhaseEvidence:
         self.value = mdp.value(q)  # V^pi
         self.promised = promised_value(mdp, q)  # E V at the start, what Q says of it
 
-    def _bonus_covariance(self, prescribed: Prescribed, previous: PhaseRecord | None) -> Array:
+    def _bonus_covariance(self, prescribed: Prescribed, previous: "PhaseEvidence | None") -> Array:
         """The estimate of Sbar that the bonus is made of."""
         if prescribed.settings.bonus_from == "own" and self.fits:
             return np.stack([fit.gram for fit in self.fits])
         if prescribed.settings.bonus_from == "own" or previous is None:
             return np.zeros_like(self.expected)
-        return previous.cov_ref + previous.increment
+        return previous.record.cov_ref + previous.record.increment
 
     def _uncertainties(self, prescribed: Prescribed, phi: list[Phi]) -> Array:
         """U, with the radius of the fit and the metric in which the proof knows it."""
@@ -118,7 +132,6 @@ class Evidence:
     constants: Constants
     prescribed: Prescribed
     phases: tuple[PhaseEvidence, ...]
-    best: Array  # occupancy of an optimal policy
     reachable: BoolArray  # (H, S, A): the pairs that some policy visits, terminal ones left out
     terr: float  # the largest |sum_h E Delta_h| of a phase, under an optimal policy or the phase's own; 0 if rounding
     off: float  # the largest |Delta| at a reachable pair; 0 if rounding
@@ -171,16 +184,11 @@ def gather(run: Run, mdp: FiniteMDP) -> Evidence:
     record = _checked_record(run)
     phases = definitions.phases_of(mdp, record)
     _require_played_on(run, mdp)
-    prescribed, occupancies = Prescribed(record.constants), [mdp.occupancies(phase.q) for phase in phases]
-    counts = _played(run, phases)
-    found, total, before = [], np.zeros(mdp.rewards.shape), 0
-    for i, phase in enumerate(phases):
-        controller, previous = total / before if before else occupancies[0], phases[i - 1] if i else None
+    prescribed, found = Prescribed(record.constants), list[PhaseEvidence]()
+    for i, (phase, played) in enumerate(zip(phases, _played(run, phases), strict=True)):
+        previous, finished = found[-1] if found else None, i < len(record.phases)
         call = tuple(fit for fit in record.fits if fit.phase == phase.phase)
-        finished = i < len(record.phases)
-        past = _Past(finished, counts[i], before, call, occupancies[i], controller, previous)
-        found.append(PhaseEvidence(mdp, prescribed, phase, past))
-        total, before = total + counts[i] * occupancies[i], before + counts[i]
+        found.append(PhaseEvidence(mdp, prescribed, phase, previous, played, finished, call))
     best = optimal_occupancies(mdp)
     terr = max(abs(expected_sum(meets, p.comparators)) for p in found for meets in (best, p.occupancy))
     return Evidence(
@@ -189,7 +197,6 @@ def gather(run: Run, mdp: FiniteMDP) -> Evidence:
         constants=record.constants,
         prescribed=prescribed,
         phases=tuple(found),
-        best=best,
         reachable=reachable_pairs(mdp),
         terr=terr if terr > 1e-9 * mdp.spec.value_bound[0] else 0.0,
         off=_largest(mdp, [p.comparators for p in found]),
@@ -247,18 +254,6 @@ def _checked_record(run: Run) -> Record:
     if run.regret is None:
         raise ValueError("run has no exact regret; an audit needs a collector over the FiniteMDP")
     return record
-
-
-class _Past(NamedTuple):
-    """What is known of a phase beside its own record."""
-
-    finished: bool
-    n_played: int
-    n_before: int
-    call: tuple[FitRecord, ...]
-    own: Array  # occupancies (H, S, A)
-    controller: Array
-    previous: PhaseRecord | None
 
 
 def promised_value(mdp: FiniteMDP, q: LinearQ) -> float:

@@ -43,7 +43,14 @@ class EffectiveDim:
 def effective_dim(
     mdp: FiniteMDP, h: int, n_over_ridge: float, *, tolerance: float = 1e-2, max_steps: int = 100_000
 ) -> EffectiveDim:
-    """Bracket d~_h of one level to the given width (wider only if `max_steps` run out).
+    """Bracket d~_h of one level.
+
+    Args:
+        mdp: The problem.
+        h: The level.
+        n_over_ridge: The number of samples over the ridge.
+        tolerance: The width of the bracket; wider only if the steps run out.
+        max_steps: The most steps to take.
 
     >>> from s4q.problems import chain
     >>> bracket = effective_dim(chain(), 0, 100.0)  # one start state, two actions: half and half is best
@@ -59,7 +66,12 @@ def effective_dim(
 
 
 def effective_dims(mdp: FiniteMDP, n_over_ridge: ArrayLike, *, tolerance: float = 1e-2) -> list[EffectiveDim]:
-    """d~_h of every level; n_over_ridge is one number or one per level.
+    """Bracket d~_h of every level.
+
+    Args:
+        mdp: The problem.
+        n_over_ridge: The number of samples over the ridge: one number or one per level.
+        tolerance: The width of each bracket.
 
     >>> from s4q.problems import chain
     >>> [round(bracket.lower, 2) for bracket in effective_dims(chain(3, 2), [100.0, 0.01])]
@@ -74,6 +86,10 @@ def effective_dim_cap(dim: int, n_over_ridge: float) -> float:
 
     "Upper Bound on Information Gain", with the 1 inside the logarithm that its proof gives.
 
+    Args:
+        dim: d, the length of the features.
+        n_over_ridge: The number of samples over the ridge.
+
     >>> round(effective_dim_cap(5, 100.0), 3)
     15.223
     """
@@ -85,6 +101,10 @@ def realised_gain(mdp: FiniteMDP, record: Record) -> Array:
 
     All phases count, the unfinished one too, with the ridge of the first. At most d~_h for n = all main-loop
     trajectories and that ridge ("Upper Bound on Information Gain").
+
+    Args:
+        mdp: The problem.
+        record: The `record` of run(..., record=True) on that problem.
     """
     total, ridge = cumulative_grams(mdp, record)[-1], phases_of(mdp, record)[0].ridge
     scaled = total / ridge[:, None, None, None] + np.eye(mdp.spec.block_dim)

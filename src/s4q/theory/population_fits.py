@@ -119,12 +119,6 @@ class PopulationFit:
             return np.asarray(self._vectors @ theta[0])
         return np.asarray(np.einsum("nk,nkm->nm", self._vectors, theta[self._blocks]))
 
-    def solve_free(self, targets: Array) -> Array:
-        """Without a ball, for many targets at once: (n_blocks, k, m) for targets (n, m); linear in them."""
-        theta = self._first.visited @ self._first.coordinates(targets)
-        rest = targets - self.predict(theta)
-        return np.asarray(theta + self._second.visited @ self._second.coordinates(rest))
-
     def solve(self, targets: Array, radius: Array | float = np.inf) -> Array:
         """theta (n_blocks, k) for targets (n,), in one ball or, radius (n_blocks,), in one ball per block.
 
@@ -134,7 +128,7 @@ class PopulationFit:
         return np.asarray(self.solve_many(targets[:, None], radius)[:, :, 0])
 
     def solve_many(self, targets: Array, radius: Array | float = np.inf) -> Array:
-        """The same for many targets (n, m): (n_blocks, k, m)."""
+        """The same for many targets (n, m): (n_blocks, k, m); without a ball it is linear in them."""
         free = self._first.coordinates(targets)
         size_sq = (free**2).sum(axis=1)
         ball = np.asarray(radius, dtype=np.float64)[..., None]
@@ -180,14 +174,14 @@ class LevelErrors:
         """The error for a value (S,), (S, A)."""
         return np.asarray(self.base + self.slope @ values)
 
-    def range(self, low: float, high: float) -> tuple[Array, Array]:
+    def extremes(self, low: float, high: float) -> tuple[Array, Array]:
         """The smallest and the largest error at each pair over the box, (S, A) each."""
         up, down = np.maximum(self.slope, 0.0).sum(axis=-1), np.minimum(self.slope, 0.0).sum(axis=-1)
         return np.asarray(self.base + low * up + high * down), np.asarray(self.base + high * up + low * down)
 
     def largest(self, low: float, high: float) -> float:
         """The largest |error| at any pair over the box."""
-        lowest, highest = self.range(low, high)
+        lowest, highest = self.extremes(low, high)
         return float(np.maximum(highest, -lowest).max(initial=0.0))
 
     def largest_norm(self, low: float, high: float) -> tuple[float, float]:
@@ -225,7 +219,7 @@ def linear_errors(mdp: FiniteMDP, occupancies: Array, h: int) -> LevelErrors:
     slope = moves * (~mdp.terminal if h + 1 < mdp.horizon else False)
     targets = np.concatenate([fixed[:, None], slope], axis=1)
     fit = population_fit(mdp, occupancies, h)
-    theta = fit.solve_free(targets)
+    theta = fit.solve_many(targets)
     errors = fit.predict(theta) - targets
     errors[np.repeat(mdp.terminal, mdp.n_actions)] = 0.0
     pairs, thetas = errors.reshape(mdp.n_states, mdp.n_actions, -1), theta.reshape(mdp.dim, -1)

@@ -323,15 +323,8 @@ def _residual(mdp: FiniteMDP, occupancy: Array, best: Array, h: int, after: Arra
     squares = gram_of(vectors * np.sqrt(weights * second)[:, None], blocks, mdp.spec.n_blocks)
     along = np.einsum("bij,bj->bi", np.linalg.pinv(squares, rcond=1e-9, hermitian=True), pull)  # pull over its noise
     reach = np.abs(np.einsum("nk,nk->n", vectors, along[blocks])) * room
-    return _Residual(
-        mean=means,
-        second=np.einsum("bii->bi", squares),
-        largest=most,
-        scale=scale,
-        along=along,
-        second_along=float(np.einsum("bi,bij,bj->", along, squares, along)),
-        largest_along=float(reach.max(initial=0.0)),
-    )
+    diagonal, second_along = np.einsum("bii->bi", squares), np.einsum("bi,bij,bj->", along, squares, along)
+    return _Residual(means, diagonal, most, scale, along, float(second_along), float(reach.max(initial=0.0)))
 
 
 def _target_law(mdp: FiniteMDP, h: int, after: Array) -> tuple[Array, Array, Array, Array]:

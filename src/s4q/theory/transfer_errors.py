@@ -36,8 +36,11 @@ def transfer_error(
 ) -> float:
     """The largest |sum_h E_pibar g_h| over all policies pibar, for one controller and one target: exact, two DPs.
 
-    target: a LinearQ, or next values (H, S) whose row h is what level h sees (the last row must be 0). radius: as in
-    `comparator_errors`.
+    Args:
+        mdp: The problem.
+        controller: The policy whose data the fits are made with.
+        target: A LinearQ, or next values (H, S) whose row h is what level h sees; the last row must be 0.
+        radius: Of the balls that the fits lie in: as in `comparator_errors`. None (default): `spec.radius`.
 
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import low_rank
@@ -66,7 +69,12 @@ class PhaseTransfer:
 
 
 def phase_transfers(mdp: FiniteMDP, record: Record) -> list[PhaseTransfer]:
-    """The transfer error of every phase from the second on (the first fits nothing), in the balls of the run."""
+    """The transfer error of every phase from the second on (the first fits nothing), in the balls of the run.
+
+    Args:
+        mdp: The problem.
+        record: The `record` of run(..., record=True) on that problem.
+    """
     definitions.phases_of(mdp, record)  # refuses what is no record of this problem
     best, balls, found = definitions.optimal_occupancies(mdp), record.constants.radius(), []
     for phase, occupancies in definitions.controllers(mdp, record):
@@ -79,6 +87,10 @@ def phase_transfers(mdp: FiniteMDP, record: Record) -> list[PhaseTransfer]:
 def transfer_error_realised(mdp: FiniteMDP, record: Record) -> float:
     """The transfer error that a run's guarantee needs: its own controllers and targets, under pi* and pi^(p) only.
 
+    Args:
+        mdp: The problem.
+        record: The `record` of run(..., record=True) on that problem.
+
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
     >>> learner, collector = s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0)
@@ -89,7 +101,12 @@ def transfer_error_realised(mdp: FiniteMDP, record: Record) -> float:
 
 
 def transfer_error_runs(mdp: FiniteMDP, record: Record) -> float:
-    """The same under all policies: exact, two DPs a phase."""
+    """The transfer error of a run's own controllers and targets under all policies: exact, two DPs a phase.
+
+    Args:
+        mdp: The problem.
+        record: The `record` of run(..., record=True) on that problem.
+    """
     return max((phase.worst for phase in phase_transfers(mdp, record)), default=0.0)
 
 
@@ -97,6 +114,13 @@ def transfer_error_search(
     mdp: FiniteMDP, controller: Policy | Mixture, restarts: int = 10, seed: int = 0, radius: ArrayLike | None = None
 ) -> float:
     """A lower bound on the transfer error of a controller over all V' with |V'| <= v and all policies.
+
+    Args:
+        mdp: The problem.
+        controller: The policy whose data the fits are made with.
+        restarts: The number of starting points of the search.
+        seed: Of the search.
+        radius: Of the balls that the fits lie in: as in `comparator_errors`. None (default): `spec.radius`.
 
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import low_rank
@@ -132,6 +156,11 @@ def transfer_error_upper(mdp: FiniteMDP, controller: Policy | Mixture, radius: A
     Every pair meets its own worst V'. At levels where the ball may bind, fits are not linear in V'; only |phi . theta|
     <= radius |phi| is used there, which is valid but crude.
 
+    Args:
+        mdp: The problem.
+        controller: The policy whose data the fits are made with.
+        radius: Of the balls that the fits lie in: as in `comparator_errors`. None (default): `spec.radius`.
+
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import low_rank
     >>> transfer_error_upper(low_rank(), UniformPolicy(4)) < 1e-12
@@ -157,7 +186,7 @@ def upper_of_envelopes(
         if not linear and not np.isfinite(balls[h]).all():
             return float("inf")
         if linear and levels is not None:
-            lowest[h], highest[h] = levels[h].range(low[h], high[h])
+            lowest[h], highest[h] = levels[h].extremes(low[h], high[h])
             continue
         reach = np.linalg.norm(mdp.features.vectors[h], axis=-1)
         reach = reach * (balls[h] if balls.ndim == 1 else balls[h][mdp.features.blocks[h]])
