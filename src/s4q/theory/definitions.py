@@ -195,8 +195,8 @@ def comparator_errors(
         mdp: The problem.
         controller: The policy whose data the fits are made with.
         q: Qtar, the learned Q whose next level is the target.
-        radius: Of the ball of each level: one number, one per level (H,), or one per level and block (H, n_blocks); infinite
-            for none. None (default): `spec.radius`.
+        radius: Of the balls: one number, one per level (H,) or one per level and block (H, n_blocks); infinite for no
+            ball. None (default): `spec.radius`.
 
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import low_rank

@@ -6,7 +6,7 @@ learner but what it learned.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -24,7 +24,7 @@ from s4q.problems import FiniteMDP
 from s4q.running.accounting import Run
 from s4q.running.loop import run
 from s4q.theory import bounds, definitions, lemmas
-from s4q.theory.auditing import Audit, row_of
+from s4q.theory.auditing import Audit, AuditRow, row_of
 from s4q.theory.bounds import TheoryName, theorem2_floats, theorem2_work
 from s4q.theory.definitions import bellman_backup, bellman_errors, comparator_errors, next_values
 from s4q.theory.evidence import lowest_value, promised_value
@@ -133,18 +133,6 @@ class _Epoch(NamedTuple):
         return min(fit.n_episodes for fit in self.fits)
 
 
-@final
-@dataclass(frozen=True, eq=False, slots=True)
-class _S3QEvidence:
-    """A run of S3Q with a uniform controller: its epochs, and what the collector returned for their fits."""
-
-    mdp: FiniteMDP
-    run: Run
-    delta: float
-    epochs: tuple[_Epoch, ...]
-    nbytes: int  # held by the learner, at most
-
-
 def audited_s3q(mdp: FiniteMDP, episodes: int, seed: int, delta: float) -> Audit:
     """Run S3Q with a uniform controller, by counts, and audit it.
 
@@ -159,11 +147,6 @@ def audited_s3q(mdp: FiniteMDP, episodes: int, seed: int, delta: float) -> Audit
     True
     """
     require_count("episodes", episodes, f"at least one epoch: 2 for each of {mdp.horizon} levels", 2 * mdp.horizon)
-    return _audit(_played(mdp, episodes, seed, delta))
-
-
-def _played(mdp: FiniteMDP, episodes: int, seed: int, delta: float) -> _S3QEvidence:
-    """The run, and what an audit of it needs."""
     witness, learner = _Witness(CountCollector(mdp, seed=seed)), S3Q(mdp, UniformPolicy(mdp.n_actions))
     seen: list[Run] = []
     result = run(learner, witness, episodes, callback=seen.append)
@@ -171,58 +154,58 @@ def _played(mdp: FiniteMDP, episodes: int, seed: int, delta: float) -> _S3QEvide
     for i, so_far in enumerate(seen):
         fits = sorted(witness.fits[i * mdp.horizon : (i + 1) * mdp.horizon], key=lambda fit: fit.level)
         epochs.append(_Epoch(i + 1, so_far.q, so_far.episodes, tuple(fits)))
-    return _S3QEvidence(mdp, result, delta, tuple(epochs), max(each.nbytes for each in (result, *seen)))
+    rows = _rows(mdp, epochs, result.episodes, delta, nbytes=max(each.nbytes for each in (result, *seen)))
+    title = f"S3Q, uniform controller, {result.episodes:.4g} episodes on {mdp}"
+    return Audit(title, delta, tuple(replace(row, place=row.place.replace("phase", "epoch")) for row in rows))
 
 
-def _audit(e: _S3QEvidence) -> Audit:
+def _rows(mdp: FiniteMDP, epochs: list[_Epoch], episodes: int, delta: float, nbytes: int) -> tuple[AuditRow, ...]:
     """The rows of Theorem 2; it holds for any features, with a sharper radius where they are exact."""
-    mdp, spec = e.mdp, e.mdp.spec
-    sharp = spec.well_specified and _error(e) <= EXACT
-    found = [_theorem2(e, epoch, sharp) for epoch in e.epochs]
+    spec = mdp.spec
+    sharp = spec.well_specified and _error(mdp, epochs) <= EXACT
+    found = [_theorem2(mdp, epoch, delta, sharp) for epoch in epochs]
     note = "" if sharp else "with the radius of an excess-risk bound"
     most = mdp.v_star - lowest_value(mdp)
     gaps = [Part(part.gap, i, high=most) for i, part in enumerate(found, start=1)]
     values = [Part(part.value, i) for i, part in enumerate(found, start=1)]
     work = claim(spec.n_actions * spec.block_dim + spec.block_dim**2 + 2 * spec.block_dim, theorem2_work(spec))
-    exact = [Part(claim(_error(e, np.inf), EXACT))] if spec.well_specified else []
-    floats = claim(e.nbytes / 8, theorem2_floats(spec))
-    lengths = _fits(e, lambda epoch, fit: claim(abs(fit.n_episodes / 2**epoch.number - 1), 1e-11))
-    refits = _fits(e, lambda epoch, fit: _refit(spec, epoch.q, fit))
-    samples = list(_samples(e))
-    rows = (
+    exact = [Part(claim(_error(mdp, epochs, np.inf), EXACT))] if spec.well_specified else []
+    floats = claim(nbytes / 8, theorem2_floats(spec))
+    lengths = _fits(epochs, lambda epoch, fit: claim(abs(fit.n_episodes / 2**epoch.number - 1), 1e-11))
+    refits = _fits(epochs, lambda epoch, fit: _refit(spec, epoch.q, fit))
+    samples = list(_samples(mdp, epochs))
+    return (
         row_of("assumed: features are exact", "asm:InherentBellman", "always", exact),
-        row_of("Theorem 2 (a): |err + Delta| <= U", "thm:Q-learning", "delta", _errors(e, found), note),
+        row_of("Theorem 2 (a): |err + Delta| <= U", "thm:Q-learning", "delta", _errors(mdp, found), note),
         row_of("Theorem 2 (b): E(V - V*)", "thm:Q-learning", "delta", values, note),
         row_of("Theorem 2 (b): V* - V^greedy", "thm:Q-learning", "delta", gaps),
         row_of("Theorem 2: floats held", "thm:Q-learning", "always", [Part(floats)]),
         row_of("Theorem 2: products a step", "thm:Q-learning", "identity", [Part(work)], "counted, not timed"),
-        row_of("samples of a level", "lem:OrderOfUpdates", "always", _sample_count(e)),
+        row_of("samples of a level", "lem:OrderOfUpdates", "always", _sample_count(mdp, epochs, episodes)),
         row_of("episodes of a level and 2^e", "alg:S3Qlearning", "always", lengths),
         row_of("fit = least squares of its samples", "lem:EquivalenceWithLeastSquares", "always", refits),
         row_of("Gram of a fit and its mean", "sampling", "rarely", replayed_grams(mdp, samples)),
-        row_of("targets of a fit and their mean", "sampling", "rarely", targets(mdp, e.run.episodes, samples)),
+        row_of("targets of a fit and their mean", "sampling", "rarely", targets(mdp, episodes, samples)),
     )
-    title = f"S3Q, uniform controller, {e.run.episodes:.4g} episodes on {mdp}"
-    return Audit(title, e.delta, tuple(replace(row, place=row.place.replace("phase", "epoch")) for row in rows))
 
 
-def _error(e: _S3QEvidence, radius: float | None = None) -> float:
+def _error(mdp: FiniteMDP, epochs: list[_Epoch], radius: float | None = None) -> float:
     """The largest error of the best fit of a target, in the ball of its level or in another; over the value bound."""
-    uniform = UniformPolicy(e.mdp.n_actions)
-    errors = [comparator_errors(e.mdp, uniform, epoch.q, radius)[e.mdp.reachable] for epoch in e.epochs]
-    return max(float(np.abs(each).max()) for each in errors) / e.mdp.spec.value_bound[0]
+    uniform = UniformPolicy(mdp.n_actions)
+    errors = [comparator_errors(mdp, uniform, epoch.q, radius)[mdp.reachable] for epoch in epochs]
+    return max(float(np.abs(each).max()) for each in errors) / mdp.spec.value_bound[0]
 
 
-def _theorem2(e: _S3QEvidence, epoch: _Epoch, sharp: bool) -> Theorem2:
+def _theorem2(mdp: FiniteMDP, epoch: _Epoch, delta: float, sharp: bool) -> Theorem2:
     """With the Gram matrices that the collector returned, where the features are exact."""
-    uniform = UniformPolicy(e.mdp.n_actions)
+    uniform = UniformPolicy(mdp.n_actions)
     grams = np.stack([fit.gram for fit in epoch.fits]) if sharp else None
-    return theorem2(e.mdp, uniform, epoch.q, n=epoch.n_level, epoch=epoch.number, delta=e.delta, grams=grams)
+    return theorem2(mdp, uniform, epoch.q, n=epoch.n_level, epoch=epoch.number, delta=delta, grams=grams)
 
 
-def _errors(e: _S3QEvidence, found: list[Theorem2]) -> list[Part]:
+def _errors(mdp: FiniteMDP, found: list[Theorem2]) -> list[Part]:
     """Part (a), split by level: its entries are the reachable pairs in order."""
-    pairs = e.mdp.reachable.sum(axis=1) * e.mdp.n_actions
+    pairs = mdp.reachable.sum(axis=1) * mdp.n_actions
     ends = np.cumsum(pairs)[:-1]
     parts = []
     for i, each in enumerate(found, start=1):
@@ -231,16 +214,16 @@ def _errors(e: _S3QEvidence, found: list[Theorem2]) -> list[Part]:
     return parts
 
 
-def _sample_count(e: _S3QEvidence) -> list[Part]:
+def _sample_count(mdp: FiniteMDP, epochs: list[_Epoch], episodes: int) -> list[Part]:
     """The newest finished epoch has T/(4H) samples a level, also just before the next one ends."""
-    ends = [*(epoch.n_played - 1 for epoch in e.epochs[1:]), e.run.episodes]
-    rows = zip(e.epochs, ends, strict=True)
-    return [Part(lemmas.sample_count(one.n_level, end, e.mdp.horizon), one.number) for one, end in rows]
+    ends = [*(epoch.n_played - 1 for epoch in epochs[1:]), episodes]
+    rows = zip(epochs, ends, strict=True)
+    return [Part(lemmas.sample_count(one.n_level, end, mdp.horizon), one.number) for one, end in rows]
 
 
-def _fits(e: _S3QEvidence, test: Callable[[_Epoch, FitRecord], Claim]) -> list[Part]:
+def _fits(epochs: list[_Epoch], test: Callable[[_Epoch, FitRecord], Claim]) -> list[Part]:
     """A claim about every fit."""
-    return [Part(test(epoch, fit), epoch.number, fit.level) for epoch in e.epochs for fit in epoch.fits]
+    return [Part(test(epoch, fit), epoch.number, fit.level) for epoch in epochs for fit in epoch.fits]
 
 
 def _refit(spec: Spec, q: LinearQ, fit: FitRecord) -> Claim:
@@ -249,13 +232,13 @@ def _refit(spec: Spec, q: LinearQ, fit: FitRecord) -> Claim:
     return refit_error(q.theta[h], fit, RIDGE, np.asarray(spec.radius[h]), spec.value_bound[h])
 
 
-def _samples(e: _S3QEvidence) -> Iterable[Samples]:
+def _samples(mdp: FiniteMDP, epochs: list[_Epoch]) -> Iterable[Samples]:
     """The fits with the law of their samples."""
-    occupancy = e.mdp.occupancies(UniformPolicy(e.mdp.n_actions))
-    solvers = [population_fit(e.mdp, occupancy, h) for h in range(e.mdp.horizon)]
-    for epoch in e.epochs:
-        after = next_values(e.mdp, epoch.q)
+    occupancy = mdp.occupancies(UniformPolicy(mdp.n_actions))
+    solvers = [population_fit(mdp, occupancy, h) for h in range(mdp.horizon)]
+    for epoch in epochs:
+        after = next_values(mdp, epoch.q)
         for fit in epoch.fits:
             h = fit.level
-            best = solvers[h].solve(bellman_backup(e.mdp, h, after[h]).ravel(), np.inf)
+            best = solvers[h].solve(bellman_backup(mdp, h, after[h]).ravel(), np.inf)
             yield Samples(epoch.number, fit, occupancy, best, after[h])
