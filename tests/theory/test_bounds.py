@@ -12,7 +12,6 @@ from small_problems import blocked_mdp, random_mdp
 import s4q
 from s4q.core.spec import Spec
 from s4q.learners.presets import Constants, PresetName
-from s4q.learners.widths import PAPER, TIGHT
 from s4q.problems import FiniteMDP
 from s4q.theory import Theorem2, bounds, effective_dim_cap, theorem2
 
@@ -349,11 +348,11 @@ def test_theorem_2_notices_a_target_off_by_one_level(exact: bool) -> None:
     assert share_failing(LINEAR, range(3), exact, off_by_one=True, episodes=episodes).errors > 0.5
 
 
-@pytest.mark.parametrize("theory", [PAPER, TIGHT])
-def test_radius_of_theorem_2_grows_with_epochs_and_falls_with_delta(theory: object) -> None:
+@pytest.mark.parametrize("theory", ["paper", "tight"])
+def test_radius_of_theorem_2_grows_with_epochs_and_falls_with_delta(theory: bounds.TheoryName) -> None:
     spec = LINEAR.spec
     at = [
-        bounds.s3q_radius(spec, 0, n=100, epoch=e, delta=d, ridge=1.0, theory=theory)  # type: ignore[arg-type]
+        bounds.s3q_radius(spec, 0, n=100, epoch=e, delta=d, ridge=1.0, theory=theory)
         for e, d in ((1, 0.1), (5, 0.1), (5, 0.01))
     ]
     assert at[0] < at[1] < at[2]
