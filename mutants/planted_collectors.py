@@ -292,7 +292,7 @@ COLLECTORS = [
         ("test_counts.py",),
     ),
     Fault("counts.py", "np.add.at(counted[-1], pairs, drawn)", "counted[-1][pairs] = drawn", ("test_counts.py",)),
-    Fault("counts.py", "inflow[:, self.mdp.terminal] = 0", "pass", ("test_counts.py",)),
+    Fault("counts.py", "arriving[:, self.mdp.terminal] = 0", "pass", ("test_counts.py",)),
     Fault(
         "counts.py",
         "law = model.outcomes if h in sampled else model.moves",
@@ -337,8 +337,8 @@ COLLECTORS = [
     Fault("state_counts.py", "states[self.mdp.terminal] = 0", "pass", ("test_counts.py",)),
     Fault(
         "state_counts.py",
-        "taken[h, here] = choose(rng, flow.taken[h, here], inflow[here])",
-        "taken[h, here] = flow.taken[h, here] // 2",
+        "taken[h, here] = choose(rng, drawn.taken[h, here], arriving[here])",
+        "taken[h, here] = drawn.taken[h, here] // 2",
         ("test_counts.py",),
     ),
     Fault(
@@ -361,8 +361,8 @@ COLLECTORS = [
     ),
     Fault(
         "state_counts.py",
-        "counts = acts.draw(rng, h * n_states + here, inflow[here])",
-        "counts = acts.draw(rng, here, inflow[here])",
+        "counts = acts.draw(rng, h * n_states + here, arriving[here])",
+        "counts = acts.draw(rng, here, arriving[here])",
         ("test_counts.py",),
     ),
     Fault("state_counts.py", "self.n_episodes - other.n_episodes,", "self.n_episodes,", ("test_counts.py",)),
@@ -402,8 +402,8 @@ COLLECTORS = [
     ),
     Fault(
         "rollout.py",
-        "sight = lens.sight(min(h + 1, self._spec.horizon - 1), states)",
-        "sight = lens.sight(h, states)",
+        "batch = backend.batch(min(h + 1, self._spec.horizon - 1), states)",
+        "batch = backend.batch(h, states)",
         ("test_literal_player.py",),
     ),
     Fault(
@@ -414,8 +414,8 @@ COLLECTORS = [
     ),
     Fault(
         "rollout.py",
-        "here = sight if end - first == m else lens.part(sight, part)",
-        "here = sight if end - first == m else lens.part(sight, slice(0, end - first))",
+        "here = batch if end - first == m else backend.part(batch, part)",
+        "here = batch if end - first == m else backend.part(batch, slice(0, end - first))",
         ("test_literal_player.py",),
     ),
     Fault(
