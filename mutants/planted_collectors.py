@@ -125,8 +125,8 @@ COLLECTORS = [
     ),
     Fault(
         "sums.py",
-        "return np.asarray((chosen[:, 0] * whitener[np.arange(n), blocks, 0, 0]) ** 2)",
-        "return np.asarray((chosen[:, 0] * whitener[0, blocks, 0, 0]) ** 2)",
+        "levels = np.arange(n) if len(whitener) > 1 else 0",
+        "levels = 0",
         ("test_literal_player.py",),
     ),
     Fault("sums.py", "levels[order] * spec.n_blocks + blocks", "levels[order] + blocks", ("test_literal_player.py",)),
@@ -365,7 +365,7 @@ COLLECTORS = [
         "counts = acts.draw(rng, here, arriving[here])",
         ("test_counts.py",),
     ),
-    Fault("state_counts.py", "self.n_episodes - other.n_episodes,", "self.n_episodes,", ("test_counts.py",)),
+    Fault("state_counts.py", "self._combined(other, sub)", "self._combined(other, add)", ("test_counts.py",)),
     Fault("draws.py", "left -= counts[:, column]", "left = left", ("test_draws.py",)),
     Fault(
         "draws.py",
@@ -408,8 +408,8 @@ COLLECTORS = [
     ),
     Fault(
         "rollout.py",
-        "(cumulative(chances) <= dice[:, None])",
-        "(cumulative(chances) <= dice[:1, None])",
+        "(cumulative(chances) <= draws[:, None])",
+        "(cumulative(chances) <= draws[:1, None])",
         ("test_batches.py",),
     ),
     Fault(
@@ -462,7 +462,7 @@ COLLECTORS = [
     ),
     Fault(
         "batch_collector.py",
-        "values = xp.clip(values, *request.value.clip[after].tolist())",
+        "values = xp.clip(values, *target.clip)",
         "pass",
         ("test_literal_player.py",),
     ),
