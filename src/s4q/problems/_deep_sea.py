@@ -39,8 +39,7 @@ def deep_sea(size: int = 10, *, stochastic: bool = False, seed: int = 0) -> Fini
         transitions,
         rewards,
         start=np.eye(size)[0],
-        reward_min=-0.01 / size,
-        reward_max=1.0,
+        reward_range=(-0.01 / size, 1.0),
         value_bound=1.0,
         reward_noise="none",
     )

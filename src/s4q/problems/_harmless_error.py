@@ -54,7 +54,7 @@ def harmless_error(
     moves = np.einsum("hsad,hdt->hsat", model.phi, model.mu)
     build = _with_a_worse_twin if kind == "unvisited" else _with_a_coin
     arrays = build(moves, rewards, start, model.phi, amount / horizon)
-    return FiniteMDP(*arrays, reward_max=1.0 / horizon, well_specified=amount == 0)
+    return FiniteMDP(*arrays, reward_range=(0.0, 1.0 / horizon), well_specified=amount == 0)
 
 
 def _with_a_worse_twin(

@@ -49,7 +49,7 @@ def low_rank(n_states: int = 20, n_actions: int = 4, dim: int = 5, horizon: int 
         np.einsum("hsad,hd->hsa", model.phi, model.theta),
         start=rng.dirichlet(np.ones(n_states)),
         features=model.phi,
-        reward_max=1.0 / horizon,
+        reward_range=(0.0, 1.0 / horizon),
         well_specified=True,
     )
 
@@ -82,6 +82,6 @@ def bellman_closed(
         np.einsum("hsad,hd->hsa", phi, model.theta),
         start=rng.dirichlet(np.ones(n_states)),
         features=phi,
-        reward_max=1.0 / horizon,
+        reward_range=(0.0, 1.0 / horizon),
         well_specified=True,
     )

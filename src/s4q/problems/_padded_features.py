@@ -46,6 +46,6 @@ def padded_features(
         np.einsum("hsad,hd->hsa", model.phi, model.theta),
         start=start,
         features=np.concatenate([shrink * model.phi, useless], axis=-1),
-        reward_max=1.0 / horizon,
+        reward_range=(0.0, 1.0 / horizon),
         well_specified=True,
     )

@@ -40,6 +40,6 @@ def perturbed_low_rank(
         (1 - amount) * np.einsum("hsad,hd->hsa", model.phi, model.theta) + amount * pays,
         start=start,
         features=model.phi,
-        reward_max=1.0 / horizon,
+        reward_range=(0.0, 1.0 / horizon),
         well_specified=amount == 0,
     )

@@ -35,6 +35,6 @@ def river_swim(n_states: int = 6, horizon: int = 12) -> FiniteMDP:
         rewards,
         start=np.eye(n_states)[0],
         horizon=horizon,
-        reward_max=1.0 / horizon,
+        reward_range=(0.0, 1.0 / horizon),
         reward_noise="none",
     )
