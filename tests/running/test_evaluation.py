@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import s4q
 from s4q.certificates import certifier, confidence_sequences
 from s4q.certificates.certifier import bounds
-from s4q.cli.app import app
+from s4q.cli import app
 from s4q.collectors import (
     BatchCollector,
     CountCollector,

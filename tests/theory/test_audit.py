@@ -14,14 +14,14 @@ from small_problems import blocked_mdp, random_mdp
 from typer.testing import CliRunner
 
 import s4q
-from s4q.cli.app import app
+from s4q.cli import app
+from s4q.cli.arguments import whole_number
 from s4q.cli.audit_command import audited, small_problem
 from s4q.core.linear_q import LinearQ
 from s4q.learners.fit_record import FitRecord
 from s4q.learners.main_loop import PhaseRecord
 from s4q.learners.presets import PresetName
 from s4q.problems import FiniteMDP
-from s4q.problems.names import whole_number
 from s4q.problems.planning import optimal_values
 from s4q.theory import Audit, audit, bounds, lemmas, over_seeds, transfer_error_realised
 from s4q.theory.evidence import Evidence, gather
