@@ -66,7 +66,7 @@ class FeatureLens:
 
     def __init__(self, features: FeatureMap, spec: Spec, arrays: Arrays) -> None:
         self._features, self._spec, self._arrays = features, spec, arrays
-        self._checked = bool(getattr(features, "checked", False))  # a second look would cost a tenth of the work
+        self._checked = bool(getattr(features, "validates_output", False))  # checking twice costs a tenth of the work
         self._levels: Memo[LinearQ, list[QLevel | None]] = Memo(lambda q: [None] * q.horizon, size=256)
         self._whiteners: Memo[Array, tuple[Any, bool]] = Memo(self._whitener, size=2)
 
