@@ -173,29 +173,31 @@ def _packed(learner: Learner, seed: int, progress: Progress, extra: Extra) -> Pa
 
 @final
 class Keeper:
-    """Writes the checkpoints of one run."""
+    """Writes the checkpoints of one run; none at all where no file is named."""
 
-    def __init__(self, autosave: Autosave, learner: Learner, seed: int) -> None:
-        self._autosave, self._learner, self._seed = autosave, learner, seed
-        archive.require_place(Path(autosave.path))
+    def __init__(self, checkpoint: str | PathLike[str] | Autosave | None, learner: Learner, seed: int) -> None:
+        self._autosave = None if checkpoint is None else as_autosave(checkpoint)
+        self._learner, self._seed = learner, seed
+        if self._autosave is not None:
+            archive.require_place(Path(self._autosave.path))
         self._written = time.monotonic()
         self._episodes: int | None = None  # of the newest checkpoint
 
     @property
     def due(self) -> bool:
-        """Has it been too long?"""
-        return time.monotonic() - self._written >= 60 * self._autosave.minutes
+        """True if the newest checkpoint is older than the interval."""
+        return self._autosave is not None and time.monotonic() - self._written >= 60 * self._autosave.minutes
 
     def write(self, progress: Progress) -> None:
-        """Write, unless this very state was written already."""
-        if progress.episodes != self._episodes:
+        """Write a checkpoint, unless there is one of this very state."""
+        if self._autosave is not None and progress.episodes != self._episodes:
             save(self._autosave.path, self._learner, seed=self._seed, progress=progress, extra=self._autosave.extra)
             self._episodes = progress.episodes
             self._written = time.monotonic()
 
 
 def as_autosave(checkpoint: str | PathLike[str] | Autosave) -> Autosave:
-    """A bare path means the default rhythm."""
+    """Wrap a path in an Autosave with the default interval."""
     if isinstance(checkpoint, (str, PathLike)):
         return Autosave(checkpoint)
     if not isinstance(checkpoint, Autosave):
