@@ -35,11 +35,19 @@ _Z = 1.959963984540054  # 95 % of a normal law lie within this many standard err
 @final
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The mean return of a policy with a 95 % interval, in the user's units."""
+    """The mean return of a policy, in the user's units. `Agent.evaluate` makes it.
+
+    Attributes:
+        mean: Mean return of the episodes.
+        low: Lower end of its 95 % interval (normal approximation; infinite for a single episode).
+        high: Upper end.
+        n_episodes: Episodes played.
+        n_steps: Steps played.
+    """
 
     mean: float
-    low: float  # lower end of the interval (normal approximation; infinite for a single episode)
-    high: float  # upper end
+    low: float
+    high: float
     n_episodes: int
     n_steps: int
 

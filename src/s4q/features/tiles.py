@@ -97,7 +97,11 @@ class Tiles:
         return psi
 
     def active(self, states: States) -> IntArray:
-        """The tile of each tiling that holds the observation, (n, n_tilings)."""
+        """The tile of each tiling that holds the observation, (n, n_tilings).
+
+        Args:
+            states: Observations (n, d).
+        """
         places = self.ranges.unit(states)[:, None, :] * np.array(self.tiles_per_dim) + self._shifts
         # Only x = 1 exactly reaches one tile too far: it belongs to the last.
         tiles = np.minimum(places.astype(np.int64), self._last)

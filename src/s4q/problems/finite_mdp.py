@@ -29,11 +29,17 @@ RewardNoise = Literal["bernoulli", "none"]
 @final
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """How hard a problem is: exact numbers, in the user's units."""
+    """How hard a problem is: exact numbers, in the user's units. `FiniteMDP.facts` makes it.
 
-    v_star: float  # the best expected return of an episode
-    v_uniform: float  # the expected return of the uniform policy
-    chance: float  # probability that an episode of the uniform policy takes the best-paid reachable pair (s, a)
+    Attributes:
+        v_star: The best expected return of an episode.
+        v_uniform: The expected return of the uniform policy.
+        chance: Probability that an episode of the uniform policy takes the best-paid reachable pair (s, a).
+    """
+
+    v_star: float
+    v_uniform: float
+    chance: float
 
 
 @final

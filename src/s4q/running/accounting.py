@@ -24,22 +24,39 @@ from s4q.running.progress import Progress
 @final
 @dataclass(frozen=True, eq=False, slots=True, repr=False, kw_only=True)
 class Run(Totals):
-    """What a run learned and what it cost, in the user's units.
+    """What a run learned and what it cost, in the user's units. `run` makes it.
 
-    Beside the fields below it has the totals of the whole run: episodes, main_episodes, replay_episodes,
-    evaluation_episodes, steps, phases, regret, gap, optimistic_value, nbytes, cpu_seconds, mean_return and
-    mean_length. Regret and gap are None where the problem is not a FiniteMDP; mean_return and mean_length are of all
-    main-loop episodes, None where there were none.
+    Attributes:
+        episodes: Episodes played, the sum of the next three.
+        main_episodes: Episodes of main loops, in which new policies are tried.
+        replay_episodes: Episodes of regressions; for S4Q the price of bounded memory.
+        evaluation_episodes: Episodes of evaluations, from which nothing is learned.
+        steps: Steps played.
+        phases: Phases (for S3Q epochs) that the learner has finished.
+        regret: Exact regret of all episodes. None where the problem is not a FiniteMDP.
+        gap: v_star minus the value of the newest policy. None where the problem is not a FiniteMDP.
+        optimistic_value: The learner's value of the start. None where the problem is not a FiniteMDP.
+        nbytes: Bytes held by the learner.
+        cpu_seconds: CPU time, of all parts of a resumed run.
+        mean_return: Mean return of main-loop episodes. None where there were none.
+        mean_length: Their mean length, in steps.
+        curve: A point per finished phase, and one for the end.
+        policy: The newest policy.
+        q: The newest Q.
+        record: All phases, for an audit, with record=True. Else None.
+        certificate: With stop_when_gap or an evaluation_share, or with record=True if the preset proves optimism. Else
+            None.
+        resumed: True if the run went on from a checkpoint.
+        name: A digest of seed, budget and settings, the same for a run and its resumption.
     """
 
-    curve: tuple[Point, ...]  # a point per finished phase, and one for the end
-    policy: Policy  # the newest
+    curve: tuple[Point, ...]
+    policy: Policy
     q: LinearQ
-    record: Record | None = None  # with record=True
-    # With stop_when_gap or an evaluation_share, or with record=True if the preset proves optimism.
+    record: Record | None = None
     certificate: Certificate | None = None
-    resumed: bool = False  # True if it went on from a checkpoint
-    name: str = ""  # a digest of seed, budget and settings: the same for a run and its resumption
+    resumed: bool = False
+    name: str = ""
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "mean_return", "nbytes", "cpu_seconds")
