@@ -49,6 +49,7 @@ class PerAction:
     _proven: bool
 
     stationary: ClassVar[bool] = True
+    same_for_all_actions: ClassVar[bool] = True  # the vectors of a state do not depend on the action
     validates_output: ClassVar[bool] = True  # norms and blocks are checked before they are returned
 
     def __init__(self, state_features: StateFeatures, n_actions: int) -> None:

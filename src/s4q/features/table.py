@@ -164,9 +164,10 @@ class TableFeatures:
         """|phi|^2 in the metric of Sigma^-1 at every pair, (H, S, A).
 
         Args:
-            whitener: W with W Sigma W^T = I, (H, n_blocks, k, k).
+            whitener: W with W Sigma W^T = I, (H, n_blocks, k, k), or (1, n_blocks, k, k) for all levels.
         """
-        levels = zip(self.vectors, self.blocks, whitener, strict=True)
+        whiteners = np.broadcast_to(whitener, (len(self.vectors), *whitener.shape[1:]))
+        levels = zip(self.vectors, self.blocks, whiteners, strict=True)
         return np.stack([elliptical_norm_sq(vectors, blocks, white) for vectors, blocks, white in levels])
 
     def __call__(self, h: int, states: States) -> Phi:

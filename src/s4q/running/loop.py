@@ -6,11 +6,11 @@ collector plays. One BLAS thread throughout, because bits depend on their number
 
 from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 from threadpoolctl import threadpool_limits
 
-from s4q.core.messages import MOST_STEPS, Collector, Evaluate, Explore, Learner, Request
+from s4q.core.messages import MOST_STEPS, A, Asks, Collector, Evaluate, Explore, Learner, Request
 from s4q.core.validation import require_count, require_flag, require_positive
 from s4q.running.accounting import Ledger, Run
 from s4q.running.callbacks import Callback, Listener, episode_bar, listeners
@@ -107,7 +107,8 @@ def _one_shard(
     request = ledger.evaluations.ask(ledger.learned) or learner.ask(ledger.left - ledger.evaluations.reserved())
     if request is None:
         return False
-    answer = _play(collector, request, ledger, keeper)
+    # A request of any kind: the answer is of the kind that belongs to it.
+    answer = _play(collector, cast(Asks[Any], request), ledger, keeper)
     phases = learner.phases
     with interruption_held_back() as interruption:
         if not isinstance(request, Evaluate):
@@ -128,13 +129,13 @@ def _one_shard(
     return True
 
 
-def _play(collector: Collector, request: Request, ledger: Ledger, keeper: Keeper) -> Any:
+def _play(collector: Collector, request: Asks[A], ledger: Ledger, keeper: Keeper) -> A:
     """The answer of one shard. The learner adds shards one by one, so its sums do not depend on where a run pauses.
 
     When the collector fails or is interrupted, the learner is as before the shard, and that is saved.
     """
     try:
-        shard = next(iter(collector.shards(request)))
+        shard = next(iter(collector.shards(cast(Request, request))))
         return collector.play(request, shard, request.start() if isinstance(request, Explore) else None)
     except BaseException:
         keeper.write(ledger.progress())
