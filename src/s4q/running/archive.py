@@ -1,9 +1,9 @@
-"""Archive: one file of arrays and a manifest, written whole or not at all, read with suspicion.
+"""Archive: one file of arrays and a manifest, written whole or not at all, and checked in full when it is read.
 
 The layout is that of an .npz file (a zip of .npy members, stored without compression) plus `manifest.json`, which
 names every member with its shape, dtype and SHA-256. The zip comment holds the SHA-256 of all bytes before it, so that
-one flipped bit anywhere is noticed. Nothing in the file is ever executed, and no size in it is believed before it is
-compared with the size of the file.
+one flipped bit anywhere is noticed. Nothing in the file is ever executed, and no size in it is used before it is
+compared with the size of the file. Only `checkpoint.py` calls it.
 """
 
 import glob
@@ -36,11 +36,11 @@ _STALE = 3600.0  # seconds after which what a killed writer left behind is remov
 
 @final
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read or written: which file, why, and what to do."""
+    """A checkpoint that cannot be read or written. The message says which file, why, and what to do."""
 
 
 def previous_of(path: Path) -> Path:
-    """Where the file before the newest one is kept."""
+    """The place of the file before the newest one."""
     return path.parent / f"{path.name}.previous"
 
 
@@ -52,7 +52,7 @@ def refusal(path: Path, cause: str) -> CheckpointError:
 
 
 def require_place(path: Path) -> None:
-    """A plain file, or a new one in a folder that is there; a folder, a device or a pipe is never replaced."""
+    """Refuse a place that is a folder, a device or a pipe, or that lies in a folder that does not exist."""
     if path.exists() and not path.is_file():
         raise CheckpointError(f"{path} is no plain file; choose the name of a file")
     if not path.name or not path.parent.is_dir():
@@ -60,7 +60,7 @@ def require_place(path: Path) -> None:
 
 
 def write(path: Path, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Replace the file at once; a reader sees the old one or the new one, even after a crash. The old one is kept."""
+    """Replace the file at once: a reader sees the old or the new one, even after a crash. The old one is kept."""
     require_place(path)
     with _replacing(path) as file:
         members = {f"{name}.npy": _npy(array) for name, array in arrays.items()}
@@ -108,7 +108,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _keep_previous(path: Path) -> None:
-    """A good file there is also called `.previous` from now on; `path` never goes missing where hard links exist."""
+    """Give a good file the name `.previous` too. Where hard links exist, `path` never goes missing."""
     if not _is_whole(path):  # a broken one must not take the place of a good one
         return
     link = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
@@ -122,7 +122,7 @@ def _keep_previous(path: Path) -> None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Is there a file, with the digest it ends with?"""
+    """True if there is a file whose bytes match the digest at its end."""
     if not path.exists():
         return False
     with path.open("rb") as file:
@@ -141,7 +141,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what killed writers left behind."""
+    """Remove old files that killed writers left behind."""
     for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _STALE:
@@ -149,11 +149,14 @@ def _sweep(path: Path) -> None:
 
 
 def read(path: Path, schema: int, needs: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Manifest and arrays; CheckpointError for anything but a whole file that `write` could have made.
+    """The manifest and the arrays. CheckpointError for anything but a whole file that `write` could have made.
 
-    schema: the newest one that is understood. needs: the key of the manifest that says which version wrote it.
+    Args:
+        path: The file.
+        schema: The version of the layout that is understood.
+        needs: The key of the manifest that says which version of the library wrote it.
     """
-    if path.exists() and not path.is_file():  # to open a pipe would be to wait for ever
+    if path.exists() and not path.is_file():  # opening a pipe would wait for ever
         raise refusal(path, "it is a folder, a device or a pipe")
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
@@ -171,7 +174,7 @@ def read(path: Path, schema: int, needs: str) -> tuple[dict[str, Any], dict[str,
 
 
 def _checked_infos(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """The members by name; only plain ones that fit in the file."""
+    """The members by name. Refused unless all are plain and fit into the file."""
     infos = archive.infolist()
     for info in infos:
         if info.filename != MANIFEST and not _NAME.fullmatch(info.filename):
@@ -220,7 +223,7 @@ def _read_arrays(
 
 
 def _parsed(name: str, data: bytes, entry: Any) -> NDArray[Any]:
-    """The array in the bytes of a .npy member, if it is as the manifest says."""
+    """The array of a .npy member. Refused unless it is as the manifest says."""
     if not isinstance(entry, dict) or hashlib.sha256(data).hexdigest() != entry.get("sha256"):
         raise ValueError(f"{name} does not match its SHA-256")
     start = 10 + int.from_bytes(data[8:10], "little")
@@ -230,7 +233,7 @@ def _parsed(name: str, data: bytes, entry: Any) -> NDArray[Any]:
     if fortran or entry.get("dtype") != dtype.str or entry.get("shape") != list(shape):
         raise ValueError(f"{name} has shape {shape} and dtype {dtype.str}, not what {MANIFEST} says")
     count = 1
-    for n in shape:  # numbers of any size: no overflow, and nothing is allocated before this holds
+    for n in shape:  # Python integers: no overflow, and nothing is allocated before this is checked
         count *= n
     if min(shape, default=0) < 0 or len(data) - start != count * dtype.itemsize:
         raise ValueError(f"{name} claims shape {shape} but holds {len(data) - start} bytes")
@@ -241,7 +244,7 @@ def _parsed(name: str, data: bytes, entry: Any) -> NDArray[Any]:
 
 @lru_cache(maxsize=256)
 def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, Fortran order and dtype; many members have the same."""
+    """Shape, Fortran order and dtype. Cached, because many members have the same header."""
     stream = io.BytesIO(data)
     if npy.read_magic(stream) != (1, 0):
         raise ValueError("a member is not in version 1.0 of the .npy format")
