@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import s4q
 from s4q.collectors import CountCollector
 from s4q.core.codec import Packed, pack, unpack
+from s4q.running.checkpoint import SCHEMA
 
 RIVER = s4q.problems.river_swim(4, 5)
 Members = dict[str, bytes]
@@ -152,16 +153,17 @@ def test_not_a_zip_and_not_a_file(tmp_path: Path) -> None:
     refused(tmp_path / "plain.npz", "it has no manifest.json")
 
 
-def test_an_older_schema_says_who_wrote_it(good: Path, tmp_path: Path) -> None:
-    older = doctored(good, tmp_path, lambda manifest, _: manifest.update(schema=1, s4q="0.0.1"))
-    refused(older, "it has schema 1, written by s4q 0.0.1, and this one reads 3: begin anew")
+@pytest.mark.parametrize("schema", range(1, SCHEMA))
+def test_an_older_schema_says_who_wrote_it(good: Path, tmp_path: Path, schema: int) -> None:
+    older = doctored(good, tmp_path, lambda manifest, _: manifest.update(schema=schema, s4q="0.0.1"))
+    refused(older, f"it has schema {schema}, written by s4q 0.0.1, and this one reads {SCHEMA}: begin anew")
 
 
 def test_a_newer_schema_says_what_to_install(good: Path, tmp_path: Path) -> None:
     def newer(manifest: dict[str, Any], members: Members) -> None:
         manifest.update(schema=7, s4q="3.1.0", brand_new={})
 
-    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 3: install s4q 3.1.0 or newer")
+    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 4: install s4q 3.1.0 or newer")
 
 
 class Bomb:
@@ -286,7 +288,7 @@ def itself(manifest: dict[str, Any], members: Members) -> None:
 
 
 def loop_of_objects(manifest: dict[str, Any], members: Members) -> None:
-    first(manifest, "S4Q")["s3q"] = {"object": 0}
+    first(manifest, "S4Q")["_s3q"] = {"object": 0}
 
 
 def deep(manifest: dict[str, Any], members: Members) -> None:
@@ -313,26 +315,27 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "a kind that is not there": (set_field("S4Q", "memory", {"object": True}), "refers to object True"),
     "cycle": (itself, "holds itself"),
     "longer cycle": (loop_of_objects, "holds itself"),
-    "no such array": (set_field("S4Q", "gram", {"array": "nowhere"}), "the array 'nowhere', which does not exist"),
-    "field missing": (lambda m, _: first(m, "S4Q").pop("phase"), r"S4Q\.\d+\.phase is missing"),
+    "no such array": (set_field("S4Q", "_gram", {"array": "nowhere"}), "the array 'nowhere', which does not exist"),
+    "field missing": (lambda m, _: first(m, "S4Q").pop("_phase"), r"S4Q\.\d+\._phase is missing"),
     "field too many": (set_field("S4Q", "code", "import os"), r"S4Q\.\d+ must not have a field 'code'"),
-    "text for a number": (set_field("S4Q", "phase", "three"), r"phase must be a whole number .*got 'three'"),
-    "negative": (set_field("S4Q", "n_main", -1), "n_main must be a whole number of at least 0; got '-1'"),
-    "bool for a number": (set_field("S4Q", "phase", True), "phase must be a whole number"),
+    "text for a number": (set_field("S4Q", "_phase", "three"), r"phase must be a whole number .*got 'three'"),
+    "negative": (set_field("S4Q", "_n_main", -1), "n_main must be a whole number of at least 0; got '-1'"),
+    "bool for a number": (set_field("S4Q", "_phase", True), "phase must be a whole number"),
     "huge horizon": (set_field("Spec", "horizon", 10**12), "value_bound needs one number per level"),
     "huge features": (set_field("Spec", "n_blocks", 10**12), "must have shape"),
     "unknown preset": (set_field("Constants", "preset", "evil"), "preset must be one of"),
     "delta": (set_field("Constants", "delta", 2.0), "delta is a failure probability"),
     "deep": (deep, "horizon must be a whole number"),
     "more cached than fit": (set_field("TransitionCache", "n_episodes", 10**6), "cannot hold 1000000"),
-    "counts": (set_field("PolicyReplayMemory", "counts", [1] * 99), "a count for each"),
+    "counts": (set_field("Entry", "n_episodes", 0), "n_episodes must be a whole number of at least 1; got '0'"),
+    "no count": (lambda m, _: first(m, "Entry").pop("n_episodes"), r"Entry\.\d+\.n_episodes is missing"),
     "more main episodes": (set_field("Progress", "episodes", 0), "main loops cannot have"),
     "no schema": (lambda m, _: m.pop("schema"), "its schema is None"),
     "no members": (lambda m, _: m.update(members=[]), "names no members"),
     "no objects": (lambda m, _: m.update(objects={}), "does not describe a checkpoint"),
     "something else": (lambda m, _: m.update(code="x"), "does not describe a checkpoint"),
     "bare object": (lambda m, _: m["objects"].__setitem__(0, 3), "object 0 must be a kind and its fields"),
-    "extra": (set_field("Checkpoint", "extra", {"json": 3}), "extra must be an object"),
+    "extra": (set_field("Checkpoint", "extra", 3), "extra must be an object"),
 }
 
 

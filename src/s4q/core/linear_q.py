@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array, IntArray, Phi, States
-from s4q.core.codec import Reader, State
 from s4q.core.optimism import QLevel, best_actions, optimistic
 from s4q.core.validation import finite_array, require_shape
 
@@ -41,8 +40,8 @@ class LevelBonus:
 class Spread:
     """The part of the width that comes from the data, for all levels; see LevelBonus."""
 
-    second: Array  # (H, n_blocks, k)
-    scale: Array  # (H, 4): noise, ceiling, ridge, kappa
+    second: Annotated[Array, "h n k"]
+    scale: Annotated[Array, "h m"]  # (H, 4): noise, ceiling, ridge, kappa
 
 
 @final
@@ -60,10 +59,10 @@ class LinearQ:
     ([[1.0, 2.0]], [1.5], [1])
     """
 
-    theta: Array  # (H, n_blocks, k)
-    whitener: Array | None = None  # (H, n_blocks, k, k), or (1, n_blocks, k, k) for one that all levels share
-    width: Array | None = None  # (H, n_blocks); (H,) is accepted: the same for every block
-    clip: Array | None = None  # (H, 2): lower and upper; infinities mean no clip
+    theta: Annotated[Array, "h n k"]
+    whitener: Annotated[Array, "w n k k"] | None = None  # w = h, or 1 for one that all levels share
+    width: Annotated[Array, "h n"] | None = None  # (H,) is accepted: the same for every block
+    clip: Annotated[Array, "..."] | None = None  # (H, 2): lower and upper; infinities mean no clip
     spread: Spread | None = None
 
     def __post_init__(self) -> None:
@@ -142,31 +141,6 @@ class LinearQ:
     def _arrays(self) -> tuple[Array | None, ...]:
         spread = () if self.spread is None else (self.spread.second, self.spread.scale)
         return (self.theta, self.whitener, self.width, self.clip, *spread)
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        spread = None if self.spread is None else {"second": self.spread.second, "scale": self.spread.scale}
-        return {
-            "theta": self.theta,
-            "whitener": self.whitener,
-            "width": self.width,
-            "clip": self.clip,
-            "spread": spread,
-        }
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "LinearQ":
-        """From a checkpoint."""
-        theta = reader.floats("theta", (None, None, None))
-        horizon, n_blocks, k = theta.shape
-        white = reader.floats("whitener", (None, n_blocks, k, k)) if reader.has("whitener") else None
-        width = reader.floats("width", (horizon, n_blocks)) if reader.has("width") else None
-        clip = reader.floats("clip", (horizon, 2), finite=False) if reader.has("clip") else None
-        spread = None
-        if reader.has("spread"):
-            row = reader.row("spread")
-            spread = Spread(row.floats("second", theta.shape), row.floats("scale", (horizon, 4)))
-        return cls(theta, white, width, clip, spread)
 
     def level(self, h: int) -> QLevel:
         """The parameters of level h."""

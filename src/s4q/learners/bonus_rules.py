@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Annotated, Protocol, final
 
 import numpy as np
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Reader, State
+from s4q.core.codec import Positive
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LevelBonus, LinearQ
 from s4q.core.messages import Spec
@@ -30,8 +30,8 @@ class FixedBonus:
     [0.5, 0.5]
     """
 
-    whitener: Array  # (H, n_blocks, k, k): W Sigma W^T = I
-    width: Array  # (H,) or (H, n_blocks)
+    whitener: Annotated[Array, "H B K K"]  # W Sigma W^T = I
+    width: Annotated[Array, "H B"]  # (H,) is accepted: the same for every block
 
     def __post_init__(self) -> None:
         white, width = finite_array("whitener", self.whitener), finite_array("width", self.width)
@@ -44,15 +44,6 @@ class FixedBonus:
         del moments
         return LevelBonus(self.whitener[level], self.width[level])
 
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {"whitener": self.whitener, "width": self.width}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "FixedBonus":
-        """From a checkpoint."""
-        return cls(reader.floats("whitener", (None, None, None, None)), reader.floats("width", (None, None)))
-
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -60,23 +51,12 @@ class OwnGramBonus:
     """The bonus of a phase, from the very samples a level is fitted to."""
 
     constants: Constants
-    phase: int
+    phase: Positive
     n_total: int
-    ridge: Array  # (H,)
+    ridge: Annotated[Array, "H"]
 
     def __call__(self, level: int, moments: Moments) -> LevelBonus:
         return self.constants.bonus(level, self.phase, self.n_total, moments, float(self.ridge[level]))
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {"constants": self.constants, "phase": self.phase, "n_total": self.n_total, "ridge": self.ridge}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "OwnGramBonus":
-        """From a checkpoint."""
-        known = reader.one("constants", Constants)
-        ridge = reader.floats("ridge", (known.spec.horizon,))
-        return cls(known, reader.integer("phase", at_least=1), reader.integer("n_total"), ridge)
 
 
 def zero_fit(spec: Spec, bonuses: Sequence[LevelBonus], share_whitener: bool = False) -> LinearQ:
