@@ -398,6 +398,91 @@ def test_any_leaf_replaced_by_anything_is_read_or_refused(
     assert isinstance(again.learner, s4q.S4Q)
 
 
+SMALL = s4q.problems.chain(3, 2)
+
+
+def s4q_in_s3q() -> s4q.S4Q:
+    """In the middle of a call of S3Q, with policies to replay and steps in the cache."""
+    learner = s4q.S4Q(SMALL, cache_episodes=6, trigger=2.0, max_episodes=10**6)
+    s4q.run(learner, CountCollector(SMALL), 300, stop=lambda run: run.phases > 1 and learner.open_phase is None)
+    assert learner.memory.entries
+    assert learner.open_phase is None
+    assert learner.cache.n_episodes == 6
+    return learner
+
+
+def s3q_with_bonus() -> s4q.S3Q:
+    """After its first epoch, with every part that it can have."""
+    white = np.broadcast_to(np.eye(SMALL.spec.block_dim), (SMALL.horizon, *SMALL.spec.gram_shape))
+    policies = s4q.Mixture([s4q.UniformPolicy(SMALL.n_actions)] * 2, [0.25, 0.75])
+    bonus = s4q.FixedBonus(white, np.ones(SMALL.horizon))
+    learner = s4q.S3Q(SMALL, policies, bonus=bonus, keep_grams=True)
+    s4q.run(learner, CountCollector(SMALL), 5)
+    assert learner.fitted
+    return learner
+
+
+def tree(packed: Packed, value: Any) -> Any:
+    """What a value says, all that it refers to written out."""
+    if isinstance(value, list):
+        return [tree(packed, one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"object"}:
+        return tree(packed, packed.objects[value["object"]])
+    if set(value) == {"array"}:
+        array = packed.arrays[value["array"]]
+        return [array.dtype.str, array.shape, array.tobytes().hex()]
+    return {key: tree(packed, one) for key, one in value.items()}
+
+
+def read_as_it_is_or_refused(packed: Packed, kind: type[Any]) -> bool:
+    """A ValueError, or an object that says what the file says: nothing is passed over or put right in silence."""
+    try:
+        again = pack(unpack(packed, kind))
+    except ValueError:
+        return False
+    assert json.dumps(tree(again, {"object": 0})) == json.dumps(tree(packed, {"object": 0}))
+    return True
+
+
+ODD_VALUES: list[Any] = [None, False, True, -1, 0, 1, 2, 2**70, 0.5, -0.5, 1e300, float("inf"), "x", "own", [], [1]]
+ODD_VALUES += [[[1, 1]], {}, {"object": 1}, {"object": -1}, {"object": 2**70}, {"array": "x"}, {"array": 0}, {"x": 0}]
+
+
+@pytest.mark.parametrize("make", [s4q_in_s3q, s3q_with_bonus])
+def test_every_field_of_a_learner_replaced_is_read_as_it_is_or_refused(make: Callable[[], Any]) -> None:
+    learner = make()
+    packed = pack(learner)
+    assert read_as_it_is_or_refused(packed, type(learner))
+    of_kind = {one["kind"]: one["fields"] for one in reversed(packed.objects)}  # the first of each
+    for fields in of_kind.values():
+        for name, good in list(fields.items()):
+            others = [{"object": n} for n in range(2, len(packed.objects))] if isinstance(good, dict) else []
+            for odd in (*ODD_VALUES, *others):
+                fields[name] = odd
+                read = read_as_it_is_or_refused(packed, type(learner))
+                assert not read or None in (odd, good) or type(odd) is type(good)
+            fields[name] = good
+    assert read_as_it_is_or_refused(packed, type(learner))
+
+
+@pytest.mark.parametrize("make", [s4q_in_s3q, s3q_with_bonus])
+def test_every_array_of_a_learner_replaced_is_read_as_it_is_or_refused(make: Callable[[], Any]) -> None:
+    learner = make()
+    packed = pack(learner)
+    for name, good in list(packed.arrays.items()):
+        copied, other = good.copy(), np.int64 if good.dtype == np.float64 else np.float64
+        packed.arrays[name] = copied
+        assert read_as_it_is_or_refused(packed, type(learner))
+        for odd in (good.astype(other), good[None], good[1:], good[..., :-1], good.ravel()[:0]):
+            packed.arrays[name] = np.array(odd)
+            assert not read_as_it_is_or_refused(packed, type(learner)) or not odd.size, name
+        packed.arrays[name] = np.full_like(good, np.nan if good.dtype == np.float64 else -1)
+        assert not read_as_it_is_or_refused(packed, type(learner)) or good.dtype == np.bool_, name
+        packed.arrays[name] = good
+
+
 def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:
     """A pipe would be waited for, and a device has no end."""
     pipe = tmp_path / "pipe"

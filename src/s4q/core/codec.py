@@ -92,9 +92,9 @@ def unpack(packed: Packed, kind: type[T]) -> T:
 class _Type(NamedTuple):
     """An annotation taken apart."""
 
-    form: Any  # bool, int, float, str, Literal, np.ndarray, list, tuple, Mapping, or Union: one of several classes
-    parts: tuple[Any, ...] = ()  # of the form: the classes, the items of a list, what a Literal allows
-    extra: Any = None  # with Annotated: letters, or the least count
+    form: Any  # bool, int, float, str, np.ndarray, list, tuple, dict, Mapping, Literal or Union (one of some classes)
+    parts: tuple[Any, ...] = ()  # what the form is made of: the types of items, the dtype, the classes, the words
+    extra: Any = None  # the letters of sizes, the least count, or the length of a tuple
     optional: bool = False  # may it be None?
 
 
@@ -104,23 +104,27 @@ def _type(hint: Any) -> _Type:
     if origin is Annotated:
         if isinstance(parts[1], SavedAs):
             return _type(parts[1].hint)
-        return _type(parts[0])._replace(extra=parts[1])
+        return _type(parts[0])._replace(extra=tuple(parts[1].split()) if isinstance(parts[1], str) else parts[1])
     if origin in (Union, UnionType):
         rest = tuple(one for one in parts if one is not NoneType)
         some = _type(rest[0]) if len(rest) == 1 else _Type(Union, rest)
         return some._replace(optional=rest != parts)
     if origin is np.ndarray:
         return _Type(origin, (np.dtype(get_args(parts[1])[0]).str,))
-    if origin is not None or hint in (bool, int, float, str):
+    if hint in (bool, int, float, str) or origin is Literal:
         return _Type(origin or hint, parts)
+    if origin in (list, tuple):
+        return _Type(origin, (_type(parts[0]),), len(parts) if origin is tuple and parts[-1] is not ... else None)
+    if origin is Mapping:
+        return _Type(dict) if parts[0] is str else _Type(origin, (_type(parts[0]), _type(parts[1])))
     return _Type(Union, (hint,))
 
 
 @cache
-def _saved(kind: Any) -> dict[str, Any]:
-    """The fields of a class that are saved, with their annotations."""
+def _saved(kind: Any) -> dict[str, _Type]:
+    """The fields of a class that are saved."""
     hints = get_type_hints(kind, include_extras=True)
-    return {name: hint for name, hint in hints.items() if _NOT_SAVED not in getattr(hint, "__metadata__", ())}
+    return {name: _type(hint) for name, hint in hints.items() if _NOT_SAVED not in getattr(hint, "__metadata__", ())}
 
 
 @cache
@@ -144,23 +148,23 @@ class _Packer:
             kind: Any = type(thing)
             self._remember(thing, number)
             self.packed.objects.append({"kind": kind.__name__, "fields": values})
-            for name, hint in _saved(kind).items():
-                values[name] = self._leaf(hint, getattr(thing, name), f"{kind.__name__}.{number}.{name}")
+            for name, one in _saved(kind).items():
+                values[name] = self._leaf(one, getattr(thing, name), f"{kind.__name__}.{number}.{name}")
         return int(self._known[id(thing)])
 
-    def _leaf(self, hint: Any, value: Any, where: str) -> Any:
-        form, parts, _, optional = _type(hint)
+    def _leaf(self, one: _Type, value: Any, where: str) -> Any:
+        form, parts, _, optional = one
         if optional and value is None:
             return None
         if form is float and not isfinite(value):  # JSON has no infinities
-            return self._array(np.array(value, dtype=np.float64), where, "<f8")
+            return str(float(value))
         if form in (bool, int, float, str):
             return form(value)
         if form is np.ndarray:
             return self._array(value, where, parts[0])
         if form in (list, tuple):
-            return [self._leaf(parts[0], one, f"{where}.{i}") for i, one in enumerate(value)]
-        if form is Mapping and parts[0] is not str:
+            return [self._leaf(parts[0], item, f"{where}.{i}") for i, item in enumerate(value)]
+        if form is Mapping:
             return [[self._leaf(parts[0], key, where), self._leaf(parts[1], value[key], where)] for key in value]
         if form is Union and type(value) not in parts:
             raise cannot_be_saved(where, value, *parts)
@@ -212,10 +216,10 @@ class _Store:
 
     def _made(self, kind: Any, values: Mapping[str, Any], where: str) -> Any:
         thing, saved = kind.__new__(kind), _saved(kind)
-        for name, hint in saved.items():
+        for name, one in saved.items():
             if name not in values:
                 raise ValueError(f"{where}.{name} is missing")
-            object.__setattr__(thing, name, self._leaf(hint, values[name], f"{where}.{name}"))
+            object.__setattr__(thing, name, self._leaf(one, values[name], f"{where}.{name}"))
         if len(values) > len(saved):
             raise ValueError(f"{where} must not have a field {min(set(values) - set(saved))!r}")
         for name, default in _defaults(kind).items():
@@ -225,21 +229,22 @@ class _Store:
             check()
         return thing
 
-    def _leaf(self, hint: Any, value: Any, where: str) -> Any:
-        form, parts, extra, optional = _type(hint)
+    def _leaf(self, one: _Type, value: Any, where: str) -> Any:
+        form, parts, extra, optional = one
         if optional and value is None:
             return None
-        if form is float and isinstance(value, dict):
-            return float(self._array(value, "<f8", "", where))
+        if form is float and value in ("inf", "-inf", "nan"):
+            return float(value)
         if form in (bool, float, str):
-            return value if type(value) is form else _refuse(where, _WORDS[form], value)
+            fits = type(value) is form and (form is not float or isfinite(value))
+            return value if fits else _refuse(where, _WORDS[form], value)
         if form is int:
             return self._integer(value, extra, where)
         if form is Literal:
             return value if value in parts else _refuse(where, f"one of {', '.join(parts)}", value)
         if form is np.ndarray:
             return self._array(value, parts[0], extra, where)
-        if form is Mapping and parts[0] is str:
+        if form is dict:
             return value if isinstance(value, dict) else _refuse(where, "an object", value)
         if form is Union:
             return self.build(_inside(value, "object", where), parts, where)
@@ -247,25 +252,25 @@ class _Store:
             _refuse(where, "a list", value)
         if form is Mapping:
             return self._mapping(value, parts, where)
-        if form is tuple and ... not in parts and len(value) != len(parts):
-            _refuse(where, f"{len(parts)} values", value)
-        return form(self._leaf(parts[0], one, f"{where}.{i}") for i, one in enumerate(value))
+        if extra is not None and len(value) != extra:
+            _refuse(where, f"a list of {extra}", value)
+        return form(self._leaf(parts[0], item, f"{where}.{i}") for i, item in enumerate(value))
 
     def _integer(self, value: Any, extra: Any, where: str) -> int:
         least = extra if isinstance(extra, int) else 0
         if type(value) is not int or value < least:
             _refuse(where, f"a whole number of at least {least}", value)
-        if isinstance(extra, str):
+        if isinstance(extra, tuple):
             self._require_sizes((value,), extra, where)
         return int(value)
 
     def _mapping(self, value: list[Any], parts: tuple[Any, ...], where: str) -> dict[Any, Any]:
         if not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
             _refuse(where, "a list of pairs", value)
-        made = {self._leaf(parts[0], key, where): self._leaf(parts[1], one, where) for key, one in value}
+        made = {self._leaf(parts[0], key, where): self._leaf(parts[1], item, where) for key, item in value}
         return made if len(made) == len(value) else _refuse(where, "a list of pairs, no key twice", value)
 
-    def _array(self, value: Any, dtype: str, letters: str, where: str) -> NDArray[Any]:
+    def _array(self, value: Any, dtype: str, letters: tuple[str, ...], where: str) -> NDArray[Any]:
         name = _inside(value, "array", where)
         if not isinstance(name, str) or name not in self._packed.arrays:
             raise ValueError(f"{where} refers to the array {name!r}, which does not exist")
@@ -273,21 +278,22 @@ class _Store:
         array = self._packed.arrays[name]
         if array.dtype.str != dtype:
             raise ValueError(f"{where} must have dtype {dtype}; got {array.dtype.str}")
-        if letters != "...":
+        if letters != ("...",):
             self._require_sizes(array.shape, letters, where)
-        if letters not in ("", "..."):
             require_finite(where, array)
         if dtype == "<i8" and array.min(initial=0) < 0:
             _refuse(where, "at least 0 everywhere", array.min())
         return array
 
-    def _require_sizes(self, shape: tuple[int, ...], letters: str, where: str) -> None:
+    def _require_sizes(self, shape: tuple[int, ...], letters: tuple[str, ...], where: str) -> None:
         """The sizes that the letters stand for; a letter that is new gets the size that is found."""
-        known = [(self._problem if letter.isupper() else self._object, letter) for letter in letters.split()]
-        fits = [table.setdefault(letter, n) == n for (table, letter), n in zip(known, shape, strict=False)]
-        if len(shape) != len(known) or not all(fits):
-            want = tuple(table.get(letter, "any") for table, letter in known)
-            raise ValueError(f"{where} must have shape ({', '.join(letters.split())}) = {want}; got {shape}")
+        known = [self._problem if letter.isupper() else self._object for letter in letters]
+        fits = len(shape) == len(letters)
+        for table, letter, n in zip(known, letters, shape, strict=False):
+            fits = table.setdefault(letter, n) == n and fits
+        if not fits:
+            want = tuple(table.get(letter, "any") for table, letter in zip(known, letters, strict=True))
+            raise ValueError(f"{where} must have shape ({', '.join(letters)}) = {want}; got {shape}")
 
 
 _WORDS = {bool: "true or false", float: "a number", str: "text"}
