@@ -260,8 +260,11 @@ def test_the_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     save(tmp_path / "c", load(tmp_path / "a").learner, seed=0)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "c").read_bytes()
-    with np.load(tmp_path / "a", allow_pickle=False) as arrays:  # any reader of .npz files can look inside
-        np.testing.assert_array_equal(arrays["S4Q.1._gram"], pack(learner).arrays["S4Q.0._gram"])
+    held = pack(load(tmp_path / "a")).arrays.values()
+    with np.load(tmp_path / "a", allow_pickle=False) as members:  # any reader of .npz files can look inside
+        for name in ("float64", "int64", "bool"):
+            numbers = [array.ravel() for array in held if array.dtype.name == name]
+            np.testing.assert_array_equal(members[name], np.concatenate([np.zeros(0, name), *numbers]))
 
 
 def test_a_failing_collector_leaves_the_state_before_the_failure(tmp_path: Path) -> None:

@@ -73,9 +73,6 @@ def doctored(good: Path, tmp_path: Path, edit: Edit) -> Path:
     """A copy with an edit, all checksums made right again."""
     manifest, members = opened(good)
     edit(manifest, members)
-    for name, entry in manifest["members"].items() if isinstance(manifest.get("members"), dict) else []:
-        if name in members and isinstance(entry, dict) and entry.get("sha256") != "left alone":
-            entry["sha256"] = hashlib.sha256(members[name]).hexdigest()
     path = tmp_path / "doctored.s4q"
     path.write_bytes(sealed({"manifest.json": json.dumps(manifest).encode(), **members}))
     (tmp_path / "doctored.s4q.previous").write_bytes(good.read_bytes())
@@ -88,14 +85,32 @@ def npy(array: Any, allow_pickle: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-def replace_array(name: str, array: Any, allow_pickle: bool = False) -> Edit:
+MEMBERS = {"<f8": "float64.npy", "<i8": "int64.npy", "|b1": "bool.npy"}
+
+
+def with_arrays(change: Callable[[dict[str, Any]], None]) -> Edit:
+    """An edit of the arrays by their names."""
+
     def edit(manifest: dict[str, Any], members: Members) -> None:
-        full = next(key for key in members if key.endswith(f".{name}.npy"))
-        members[full] = npy(array, allow_pickle)
-        entry = manifest["members"][full]
-        entry["shape"], entry["dtype"] = list(np.asarray(array).shape), np.asarray(array).dtype.str
+        numbers = {dtype: np.load(io.BytesIO(members[name])) for dtype, name in MEMBERS.items()}
+        arrays = {}
+        for name, entry in manifest["arrays"].items():
+            part, numbers[entry["dtype"]] = np.split(numbers[entry["dtype"]], [int(np.prod(entry["shape"]))])
+            arrays[name] = part.reshape(entry["shape"])
+        change(arrays)
+        manifest["arrays"] = {name: {"dtype": a.dtype.str, "shape": list(a.shape)} for name, a in arrays.items()}
+        for dtype, name in MEMBERS.items():
+            parts = [array.ravel() for array in arrays.values() if array.dtype.str == dtype]
+            members[name] = npy(np.concatenate([np.zeros(0, dtype), *parts]))
 
     return edit
+
+
+def replace_array(name: str, array: Any) -> Edit:
+    def change(arrays: dict[str, Any]) -> None:
+        arrays[next(key for key in arrays if key.endswith(f".{name}"))] = np.asarray(array)
+
+    return with_arrays(change)
 
 
 def first(manifest: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -178,17 +193,19 @@ class Bomb:
 def test_a_pickle_inside_is_never_opened(good: Path, tmp_path: Path) -> None:
     Bomb.path = str(tmp_path / "executed")
     array = np.array([Bomb()], dtype=object)
-    edit = replace_array("whitener", array, allow_pickle=True)
-    refused(doctored(good, tmp_path, edit), r"dtype \|O.*never Python objects")
 
-    def disguised(manifest: dict[str, Any], members: Members) -> None:
-        name = next(key for key in members if key.endswith(".theta.npy"))
-        members[name] = npy(array, allow_pickle=True)  # the manifest still says float64
+    def pickled(manifest: dict[str, Any], members: Members) -> None:
+        members["float64.npy"] = npy(array, allow_pickle=True)
 
-    refused(doctored(good, tmp_path, disguised), r"dtype \|O.*never Python objects")
+    refused(doctored(good, tmp_path, pickled), r"dtype \|O.*never Python objects")
+
+    def described(manifest: dict[str, Any], members: Members) -> None:
+        next(iter(manifest["arrays"].values()))["dtype"] = "|O"
+
+    refused(doctored(good, tmp_path, described), "only float64, int64 and bool are read")
 
     def raw(manifest: dict[str, Any], members: Members) -> None:
-        members[next(key for key in members if key.endswith(".theta.npy"))] = pickle.dumps(Bomb())
+        members["float64.npy"] = pickle.dumps(Bomb())
 
     refused(doctored(good, tmp_path, raw), "is not a checkpoint")
     assert not Path(Bomb.path).exists()
@@ -212,9 +229,13 @@ def test_zip_bombs(good: Path, tmp_path: Path) -> None:
         buffer = io.BytesIO()
         np.lib.format.write_array_header_1_0(buffer, header)
         members[name] = buffer.getvalue()
-        manifest["members"][name] = {"shape": [2**40, 2**40], "dtype": "<f8"}
 
     refused(doctored(good, tmp_path, huge_shape), r"claims shape \(1099511627776, 1099511627776\) but holds 0 bytes")
+
+    def huge_array(manifest: dict[str, Any], members: Members) -> None:
+        next(iter(manifest["arrays"].values()))["shape"] = [2**40, 2**40]
+
+    refused(doctored(good, tmp_path, huge_array), r"claims shape \(1099511627776, 1099511627776\) but only \d+ numbers")
 
 
 def test_members_that_overlap(good: Path, tmp_path: Path) -> None:
@@ -241,7 +262,6 @@ BAD_NAMES = ["../escape.npy", "/etc/passwd.npy", "a/../b.npy", "C:\\x.npy", "a\n
 def test_names_that_are_not_allowed(good: Path, tmp_path: Path, name: str) -> None:
     def edit(manifest: dict[str, Any], members: Members) -> None:
         members[name] = npy(np.zeros(1))
-        manifest["members"][name] = {"shape": [1], "dtype": "<f8"}
 
     refused(doctored(good, tmp_path, edit), "a name that is not allowed")
     assert not (tmp_path.parent / "escape.npy").exists()
@@ -269,16 +289,11 @@ def pop_member(manifest: dict[str, Any], members: Members) -> None:
 
 
 def pop_described(manifest: dict[str, Any], members: Members) -> None:
-    manifest["members"].pop(next(iter(members)))
+    manifest["arrays"].popitem()
 
 
-def extra_array(manifest: dict[str, Any], members: Members) -> None:
-    members["idle.npy"] = npy(np.zeros(1))
-    manifest["members"]["idle.npy"] = {"shape": [1], "dtype": "<f8"}
-
-
-def wrong_digest(manifest: dict[str, Any], members: Members) -> None:
-    next(iter(manifest["members"].values()))["sha256"] = "left alone"
+def of_numbers(name: str, **entry: Any) -> Edit:
+    return lambda manifest, members: manifest["arrays"].update({name: entry})
 
 
 def itself(manifest: dict[str, Any], members: Members) -> None:
@@ -299,16 +314,18 @@ def deep(manifest: dict[str, Any], members: Members) -> None:
 
 
 EDITS: dict[str, tuple[Edit, str]] = {
-    "member missing": (pop_member, "do not agree on"),
-    "member not described": (pop_described, "do not agree on"),
-    "member that nothing uses": (extra_array, "nothing refers to idle"),
-    "member with another digest": (wrong_digest, "does not match its SHA-256"),
+    "member missing": (pop_member, r"it has no float64\.npy"),
+    "array not described": (pop_described, r"holds \d+ numbers of no array"),
+    "array that nothing uses": (with_arrays(lambda arrays: arrays.update(idle=np.zeros(1))), "nothing refers to idle"),
+    "array without numbers": (of_numbers("more", dtype="<f8", shape=[1]), r"more claims shape \(1,\) but only 0 num"),
+    "negative size": (of_numbers("more", dtype="<f8", shape=[0, -1]), "more must have a shape of whole numbers"),
+    "no shape": (of_numbers("more", dtype="<f8"), "more must have a shape and a dtype"),
     "wrong shape": (replace_array("theta", np.zeros((5, 9, 1))), r"must have shape"),
     "shape of another problem": (replace_array("gram", np.zeros((1, 8, 2, 2))), r"must have shape"),
     "too few numbers": (replace_array("residuals", np.zeros(4)), r"residuals must have shape .* = \(5,\); got \(4,\)"),
-    "wrong dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.float32)), "dtype <f4; only float64"),
+    "wrong dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.float32)), "a dtype; only float64"),
     "another dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.int64)), "must have dtype <f8; got <i8"),
-    "Fortran order": (replace_array("gram", np.ones((2, 8, 2, 2)).T), "not what manifest.json says"),
+    "Fortran order": (lambda _, m: m.update({"float64.npy": npy(np.ones((2, 8)).T)}), r"claims shape \(8, 2\) but"),
     "NaN": (replace_array("theta", np.full((5, 8, 1), np.nan)), "theta must be finite"),
     "no such object": (set_field("S4Q", "memory", {"object": 10**6}), "refers to object 1000000, which does not exist"),
     "object of another kind": (set_field("S4Q", "memory", {"object": 0}), "does not exist or holds itself"),
@@ -331,7 +348,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "no count": (lambda m, _: first(m, "Entry").pop("n_episodes"), r"Entry\.\d+\.n_episodes is missing"),
     "more main episodes": (set_field("Progress", "episodes", 0), "main loops cannot have"),
     "no schema": (lambda m, _: m.pop("schema"), "its schema is None"),
-    "no members": (lambda m, _: m.update(members=[]), "names no members"),
+    "no arrays": (lambda m, _: m.update(arrays=[]), "names no arrays"),
     "no objects": (lambda m, _: m.update(objects={}), "does not describe a checkpoint"),
     "something else": (lambda m, _: m.update(code="x"), "does not describe a checkpoint"),
     "bare object": (lambda m, _: m["objects"].__setitem__(0, 3), "object 0 must be a kind and its fields"),
@@ -343,6 +360,12 @@ EDITS: dict[str, tuple[Edit, str]] = {
 def test_doctored_files(good: Path, tmp_path: Path, name: str) -> None:
     edit, says = EDITS[name]
     refused(doctored(good, tmp_path, edit), says)
+
+
+def test_another_digest_at_the_end(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.s4q"
+    path.write_bytes(good.read_bytes()[:-64] + b"0" * 64)
+    refused(path, "its bytes do not match their SHA-256")
 
 
 def test_a_manifest_that_is_not_an_object_or_not_json(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from s4q.core.validation import require_finite
 
 T = TypeVar("T")
-DTYPES = ("<f8", "<i8", "|b1")
 _NOT_SAVED = "not saved"
 NotSaved = Annotated[T, _NOT_SAVED]
 Positive = Annotated[int, 1]

@@ -106,7 +106,7 @@ def load(path: str | PathLike[str]) -> Checkpoint:
     manifest, arrays = archive.read(place, SCHEMA, "s4q")
     objects = manifest.get("objects")
     try:
-        if set(manifest) != {"format", "schema", "s4q", "objects", "members"} or not isinstance(objects, list):
+        if set(manifest) != {"format", "schema", "s4q", "objects", "arrays"} or not isinstance(objects, list):
             raise ValueError("its manifest does not describe a checkpoint")
         return unpack(Packed(objects, arrays), Checkpoint)
     except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
