@@ -320,13 +320,13 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "array without numbers": (of_numbers("more", dtype="<f8", shape=[1]), r"more claims shape \(1,\) but only 0 num"),
     "negative size": (of_numbers("more", dtype="<f8", shape=[0, -1]), "more must have a shape of whole numbers"),
     "no shape": (of_numbers("more", dtype="<f8"), "more must have a shape and a dtype"),
-    "wrong shape": (replace_array("theta", np.zeros((5, 9, 1))), r"must have shape"),
+    "wrong shape": (replace_array("theta", np.zeros((9, 1))), r"must have shape"),
     "shape of another problem": (replace_array("gram", np.zeros((1, 8, 2, 2))), r"must have shape"),
     "too few numbers": (replace_array("residuals", np.zeros(4)), r"residuals must have shape .* = \(5,\); got \(4,\)"),
-    "wrong dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.float32)), "a dtype; only float64"),
-    "another dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.int64)), "must have dtype <f8; got <i8"),
+    "wrong dtype": (replace_array("theta", np.zeros((8, 1), dtype=np.float32)), "a dtype; only float64"),
+    "another dtype": (replace_array("theta", np.zeros((8, 1), dtype=np.int64)), "must have dtype <f8; got <i8"),
     "Fortran order": (lambda _, m: m.update({"float64.npy": npy(np.ones((2, 8)).T)}), r"claims shape \(8, 2\) but"),
-    "NaN": (replace_array("theta", np.full((5, 8, 1), np.nan)), "theta must be finite"),
+    "NaN": (replace_array("theta", np.full((8, 1), np.nan)), "theta must be finite"),
     "no such object": (set_field("S4Q", "memory", {"object": 10**6}), "refers to object 1000000, which does not exist"),
     "object of another kind": (set_field("S4Q", "memory", {"object": 0}), "does not exist or holds itself"),
     "a kind that is not there": (set_field("S4Q", "memory", {"object": True}), "refers to object True"),
@@ -495,10 +495,10 @@ def test_every_array_of_a_learner_replaced_is_read_as_it_is_or_refused(make: Cal
     learner = make()
     packed = pack(learner)
     for name, good in list(packed.arrays.items()):
-        copied, other = good.copy(), np.int64 if good.dtype == np.float64 else np.float64
-        packed.arrays[name] = copied
+        packed.arrays[name] = good.copy()
         assert read_as_it_is_or_refused(packed, type(learner))
-        for odd in (good.astype(other), good[None], good[1:], good[..., :-1], good.ravel()[:0]):
+        other = np.zeros(good.shape, np.int64 if good.dtype == np.float64 else np.float64)
+        for odd in (other, good[None], good[1:], good[..., :-1], good.ravel()[:0]):
             packed.arrays[name] = np.array(odd)
             assert not read_as_it_is_or_refused(packed, type(learner)) or not odd.size, name
         packed.arrays[name] = np.full_like(good, np.nan if good.dtype == np.float64 else -1)

@@ -16,7 +16,7 @@ A small letter means one size within an object. A capital letter is a size of th
 An object is made without `__init__`. It then checks itself in `check_restored` or, for want of it, `__post_init__`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from functools import cache
 from math import isfinite
@@ -64,10 +64,10 @@ def pack(root: object) -> Packed:
     """The state of an object and of everything it holds.
 
     >>> from s4q import LinearQ, Mixture
-    >>> q = LinearQ(np.zeros((1, 1, 1)))
+    >>> q = LinearQ.from_arrays(np.zeros((1, 1, 1)))
     >>> packed = pack(Mixture([q, q], [0.5, 0.5]))
     >>> [one["kind"] for one in packed.objects], sorted(packed.arrays)
-    (['Mixture', 'LinearQ'], ['LinearQ.1.theta', 'Mixture.0.weights'])
+    (['Mixture', 'LinearQ', 'QLevel'], ['Mixture.0.weights', 'QLevel.2.theta'])
     >>> again = unpack(packed, Mixture)
     >>> again.policies[0] is again.policies[1]
     True
@@ -112,8 +112,9 @@ def _type(hint: Any) -> _Type:
         return _Type(origin, (np.dtype(get_args(parts[1])[0]).str,))
     if hint in (bool, int, float, str) or origin is Literal:
         return _Type(origin or hint, parts)
-    if origin in (list, tuple):
-        return _Type(origin, (_type(parts[0]),), len(parts) if origin is tuple and parts[-1] is not ... else None)
+    if origin in (list, tuple, Sequence):
+        fixed = origin is tuple and parts[-1] is not ...
+        return _Type(list if origin is list else tuple, (_type(parts[0]),), len(parts) if fixed else None)
     if origin is Mapping:
         return _Type(dict) if parts[0] is str else _Type(origin, (_type(parts[0]), _type(parts[1])))
     return _Type(Union, (hint,))
@@ -287,10 +288,8 @@ class _Store:
     def _require_sizes(self, shape: tuple[int, ...], letters: tuple[str, ...], where: str) -> None:
         """The sizes that the letters stand for; a letter that is new gets the size that is found."""
         known = [self._problem if letter.isupper() else self._object for letter in letters]
-        fits = len(shape) == len(letters)
-        for table, letter, n in zip(known, letters, shape, strict=False):
-            fits = table.setdefault(letter, n) == n and fits
-        if not fits:
+        pairs = zip(known, letters, shape, strict=False)
+        if len(shape) != len(letters) or not all(table.setdefault(letter, n) == n for table, letter, n in pairs):
             want = tuple(table.get(letter, "any") for table, letter in zip(known, letters, strict=True))
             raise ValueError(f"{where} must have shape ({', '.join(letters)}) = {want}; got {shape}")
 

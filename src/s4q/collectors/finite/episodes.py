@@ -39,7 +39,7 @@ class EpisodeCollector:
     >>> from s4q import problems
     >>> from s4q.core.messages import Mixture, UniformPolicy
     >>> mdp = problems.chain()
-    >>> request = Regress(0, 9, Mixture([UniformPolicy(2)], [1.0]), LinearQ(np.zeros((10, 20, 1))), n_episodes=5)
+    >>> request = Regress(0, 9, Mixture([UniformPolicy(2)], [1.0]), None, n_episodes=5)
     >>> EpisodeCollector(mdp, seed=0).collect(request).moments.n
     5
     """
@@ -84,7 +84,7 @@ class EpisodeCollector:
         episodes = self._episodes(played, dice)
         steps = self._transitions(episodes, range(last) if request.pool else (request.level,))
         return Regression(
-            moments=steps.moments(self.mdp.spec, request.level, request.value),
+            moments=steps.moments(self.mdp.spec, request.level, request.target),
             episodes_per_policy=np.bincount(which, minlength=len(mixture.policies)),
             n_steps=episodes.n_steps,
         )
@@ -102,10 +102,10 @@ class EpisodeCollector:
             if request.crossed(start + progress, shard.index + len(played)):
                 break
         episodes = self._episodes(played, dice)
-        returns = self._returns(episodes)
+        returns, grams = self._returns(episodes), self._grams(episodes)
         keep = min(len(played), request.done + request.keep - shard.index)
         return Visits(
-            grams=self._grams(episodes),
+            grams=grams.sum(axis=0, keepdims=True) if request.pool else grams,
             progress=progress,
             n_episodes=len(played),
             return_sum=float(returns.sum()),

@@ -31,7 +31,7 @@ def actor_of(policy: Policy) -> Actor:
 class GreedyActor:
     """The greedy action of a LinearQ at one state: `LinearQ.greedy` without the cost of arrays of one row.
 
-    >>> q = LinearQ(theta=np.array([[[1.0], [2.0]]]))
+    >>> q = LinearQ.from_arrays(np.array([[[1.0], [2.0]]]))
     >>> look = Look(np.ones((2, 1)), np.array([0, 1]))
     >>> GreedyActor(q)(0, None, look, EpisodeDice(0, 0, 0, horizon=1))
     1
@@ -40,7 +40,7 @@ class GreedyActor:
     def __init__(self, policy: LinearQ) -> None:
         self._policy = policy
         self._levels: list[_Level | None] = [None] * policy.horizon
-        self._in_order = list(range(policy.theta.shape[1]))
+        self._in_order = list(range(len(policy.levels[0].theta)))
         self._known: dict[tuple[int, int], int] = {}
 
     def __call__(self, h: int, observation: Any, look: Look, dice: EpisodeDice) -> int:
@@ -63,7 +63,7 @@ class GreedyActor:
         """`optimism.optimistic` of one state."""
         level = self._levels[h]
         if level is None:
-            level = self._levels[h] = _Level.of(self._policy.level(h))
+            level = self._levels[h] = _Level.of(self._policy.levels[h])
         vectors, blocks = look.vectors, look.blocks.tolist()
         white, widths = level.white, level.widths
         one_psi = len(vectors) == 1 or vectors.strides[0] == 0
@@ -103,7 +103,8 @@ class _Level:
         k, white = lines.shape[-1], level.whitener
         stacked = None if white is None else white.reshape(-1, k)
         widths = [] if level.width is None else level.width.tolist()
-        return cls(lines, lines.reshape(-1, k), white, stacked, widths, level.scale)
+        scale = (level.noise, level.ceiling, level.ridge, level.kappa)
+        return cls(lines, lines.reshape(-1, k), white, stacked, widths, scale)
 
 
 def _optimistic(

@@ -79,11 +79,11 @@ class Tally:
         """Regression or Visits."""
         request = self.request
         if isinstance(request, Regress):
-            moments = self._rows.transitions().moments(self._spec, request.level, request.value)
+            moments = self._rows.transitions().moments(self._spec, request.level, request.target)
             return Regression(moments, self._per_policy, self._n_steps)
         returns = np.array(self._returns)
         return Visits(
-            grams=self._grams(),
+            grams=self._grams().sum(axis=0, keepdims=True) if request.pool else self._grams(),
             progress=self._progress,
             n_episodes=self.n_episodes,
             return_sum=float(returns.sum()),
@@ -184,9 +184,10 @@ def _norms_along(whitener: Array, chosen: Array, blocks: IntArray) -> Array:
     """|phi_h|^2 in the metric of each level of one episode, (T,). whitener (H, n_blocks, k, k), chosen (T, k)."""
     n = len(blocks)
     if chosen.shape[1] == 1:
-        return np.asarray((chosen[:, 0] * whitener[np.arange(n), blocks, 0, 0]) ** 2)
+        levels = np.arange(n) if len(whitener) > 1 else 0
+        return np.asarray((chosen[:, 0] * whitener[levels, blocks, 0, 0]) ** 2)
     norms = np.empty(n)
-    if whitener.strides[0] == 0:  # one for all levels: a product for each block
+    if len(whitener) == 1:  # one for all levels: a product for each block
         for block in set(blocks.tolist()):
             rows = np.flatnonzero(blocks == block)
             white = chosen[rows] @ whitener[0, block].T
