@@ -7,9 +7,8 @@ from typing import Any, final
 
 import numpy as np
 
-from s4q.collectors import sharding as shards
 from s4q.collectors.draws import cumulative
-from s4q.collectors.sharding import fixed_shards, generator
+from s4q.collectors.sharding import ShardedCollector, fixed_shards, generator
 from s4q.core.blocks import Array, BoolArray, IntArray
 from s4q.core.identity_cache import Memo
 from s4q.core.least_squares import gram_of
@@ -33,7 +32,7 @@ SHARD_SIZE = 1024  # episodes; part of what a seed means, so changing it changes
 
 
 @final
-class EpisodeCollector:
+class EpisodeCollector(ShardedCollector):
     """Answers requests about a FiniteMDP by playing it, one episode after the other.
 
     >>> from s4q import problems
@@ -48,8 +47,7 @@ class EpisodeCollector:
         if not isinstance(mdp, FiniteMDP):
             raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
         require_count("seed", seed, "an address in SeedSequence", at_least=0)
-        self.mdp = mdp
-        self.seed = seed
+        self.mdp, self.spec, self.seed = mdp, mdp.spec, seed
         self._start: list[float] = cumulative(mdp.start).tolist()
         self._terminal: list[bool] = mdp.terminal.tolist()
         self._next: dict[tuple[int, int, int], list[float]] = {}  # filled as pairs are visited
@@ -58,20 +56,6 @@ class EpisodeCollector:
     def shards(self, request: Request) -> Iterator[Shard]:
         """Fixed pieces, a pure function of the request."""
         return fixed_shards(request, SHARD_SIZE)
-
-    def collect(self, request: Any) -> Any:
-        """The whole answer: shards played in order and added up."""
-        return shards.collect(self, request)
-
-    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
-        """The answer of one shard; `start` is an Explore's progress before it."""
-        if isinstance(request, Regress):
-            return self._regress(request, shard)
-        if isinstance(request, Explore):
-            return self._explore(request, shard, request.start() if start is None else start)
-        if isinstance(request, Evaluate):
-            return self._evaluate(request, shard)
-        raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
 
     def _regress(self, request: Regress, shard: Shard) -> Regression:
         rng = generator(self.seed, request, shard)
