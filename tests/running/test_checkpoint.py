@@ -124,6 +124,19 @@ def test_what_is_shared_stays_shared_and_is_stored_once() -> None:
     assert kinds.count("LinearQ") == len({id(policy) for policy in policies}) + 1  # and what S3Q begins with
 
 
+def test_an_array_that_levels_share_is_stored_once_and_shared_again() -> None:
+    learner = S4Q(RIVER)  # pooled steps: one whitener serves all levels
+    s4q.run(learner, CountCollector(RIVER), 60)
+    first = learner.q.levels[0]
+    assert all(level.whitener is first.whitener for level in learner.q.levels)
+    copy = again(learner)
+    assert all(level.whitener is copy.q.levels[0].whitener for level in copy.q.levels)
+    assert not any(array.flags.writeable for level in copy.q.levels for array in level.arrays)
+    packed = pack(learner.q)
+    assert [name for name in packed.arrays if name.endswith("whitener")] == ["QLevel.1.whitener"]
+    assert copy._loop.ridge is copy._ridge
+
+
 def test_a_forgotten_attribute_would_be_noticed() -> None:
     learner = S4Q(RIVER)
     other = again(learner)
