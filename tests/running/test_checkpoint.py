@@ -18,6 +18,7 @@ import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
 from s4q.core.codec import pack, unpack
 from s4q.core.messages import Explore, Learner
+from s4q.core.transitions import Transitions
 from s4q.learners.s4q import S4Q
 from s4q.learners.transition_cache import TransitionCache
 from s4q.running.checkpoint import Autosave, Checkpoint, load, save
@@ -147,6 +148,18 @@ def test_a_forgotten_attribute_would_be_noticed() -> None:
     other.cache = again(other.cache)
     other.novelty = 3
     assert differences(learner, other) == ["S4Q: attributes"]
+
+
+def test_only_a_class_that_annotates_its_fields_can_be_saved() -> None:
+    with pytest.raises(TypeError, match="Own annotates no fields"):
+        pack(Own())
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        pack(Progress(budget=2.5))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="weights has dtype int32; only int64 can be saved there"):
+        pack(Transitions(*(np.zeros((0,) * n, kind) for n, kind in STEPS), np.zeros(0, np.int32)))
+
+
+STEPS = [(1, np.int64), (2, np.float64), (1, np.int64), (1, np.float64), (3, np.float64), (2, np.int64), (1, np.bool_)]
 
 
 def test_infinities_and_every_last_bit_survive() -> None:

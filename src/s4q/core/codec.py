@@ -1,4 +1,4 @@
-"""Codec: objects as plain numbers and arrays, and back. Checkpoints use it; it knows no class of its own.
+"""Codec: objects as plain numbers and arrays, and back. Only checkpoints use it.
 
 What is saved of an object is what its class annotates: `get_type_hints` names the fields and their types. Objects and
 arrays that several others hold are stored once and are shared again after reading: identity is part of the state.
@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from functools import cache
 from math import isfinite
+from operator import index
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, final, get_args, get_origin, get_type_hints
 
@@ -124,6 +125,8 @@ def _type(hint: Any) -> _Type:
 def _saved(kind: Any) -> dict[str, _Type]:
     """The fields of a class that are saved."""
     hints = get_type_hints(kind, include_extras=True)
+    if not hints:
+        raise TypeError(f"{kind.__name__} annotates no fields, so nothing of it can be saved")
     return {name: _type(hint) for name, hint in hints.items() if _NOT_SAVED not in getattr(hint, "__metadata__", ())}
 
 
@@ -159,7 +162,7 @@ class _Packer:
         if form is float and not isfinite(value):  # JSON has no infinities
             return str(float(value))
         if form in (bool, int, float, str):
-            return form(value)
+            return index(value) if form is int else form(value)
         if form is np.ndarray:
             return self._array(value, where, parts[0])
         if form in (list, tuple):

@@ -128,6 +128,7 @@ class S4Q:
 
     @property
     def spec(self) -> Spec:
+        """The numbers of the problem."""
         return self.constants.spec
 
     @property
