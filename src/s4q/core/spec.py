@@ -93,13 +93,20 @@ class Spec:
         well_specified: bool = False,
         may_end: bool = True,
     ) -> "Spec":
-        """The Spec of a feature map, a horizon and a declared reward range (never guessed from data).
+        """The Spec of a feature map, a horizon and a declared reward range, which is never guessed from data.
 
-        `value_bound` bounds the return from any step on, in the user's units: one number (1 when an episode pays
-        once) or one per level. Default: the largest reward at every step left. `radius` bounds the norm of the true
-        parameter of every regression target. Its default, sqrt(d) times the largest target (of a block sqrt(k)
-        times), is an assumption: features shorter than 1 or nearly collinear may need more. `may_end` says whether
-        episodes may end before the horizon; the reward range must then leave room for the 0 that follows.
+        Args:
+            features: The feature map, or anything with n_actions, n_blocks and block_dim.
+            horizon: Steps of an episode.
+            reward_range: Lowest and highest reward of a step.
+            value_bound: Bound on the return from any step on, in the user's units: one number (1 when an episode
+                pays once), or one per level. None (default) means the largest reward at every step left.
+            radius: Bound on the norm of the true parameter of every regression target. None (default) means sqrt(d)
+                times the largest target (sqrt(k) times for a block). This is an assumption: features shorter than 1,
+                or nearly collinear, may need more.
+            stationary: True if dynamics, rewards and features do not depend on the step.
+            well_specified: True if the features are exact.
+            may_end: True if episodes may end before the horizon. The reward range must then hold the 0 that follows.
         """
         require_map(features)
         require_count("horizon", horizon, "the number of steps of an episode")

@@ -63,7 +63,7 @@ class MainLoop:
     phase: Positive
     q: LinearQ
     ridge: Annotated[Array, "H"]
-    cov_ref: Annotated[Array, "n B K K"]  # raw: the ridge is added on use  # [Alg2:CovRef]
+    cov_ref: Annotated[Array, "n B K K"]  # without the ridge
     residuals: Annotated[Array, "H"]
     # Saved too: made again by another BLAS it might differ in its last bits.
     whitener: Annotated[Array, "n B K K"] = field(init=False)

@@ -194,7 +194,7 @@ def constants(
     cache_bytes: int | None = None,
     pool: bool | None = None,
 ) -> Constants:
-    """The constants of a preset, any of them replaced by a number of your own."""
+    """The constants of a preset, any of them replaced by a number of your own. The arguments are those of S4Q."""
     if preset not in get_args(PresetName):
         raise ValueError(f"preset must be one of {', '.join(get_args(PresetName))}; got {preset!r}")
     require_failure_probability("delta", delta)

@@ -40,13 +40,20 @@ _MOST_EPOCHS = 62  # of 2^62 episodes a level: nobody plays that many
 class S3Q:
     """Learns Q* from a fixed controller; ask and tell.
 
-    problem: a Spec, or anything with `.spec`. controller: a Policy, or a Mixture drawn once per episode.
-    bonus: None for the plain fit, else a FixedBonus or any BonusRule; targets are then clipped above at the value
-    bound (and below at 0 if the problem is well specified). ridge: one number or one per level. radius of the ball:
-    the problem's unless given, as one number, one per level (H,), or one per level and block (H, n_blocks); infinite
-    for no ball.
-    epoch_size: None for epochs of 2, 4, 8, ... episodes a level, for as long as asked; a number for a single epoch of
-    that size.
+    Args:
+        problem: A Spec, or anything with `.spec`, such as a FiniteMDP.
+        controller: The policy that plays, or a Mixture, one of which is drawn per episode.
+        bonus: A FixedBonus or another BonusRule. Targets are then clipped above at the value bound, and below at 0 if
+            the problem is well specified. None (default) means the plain fit.
+        ridge: One number, or one per level.
+        epoch_size: Episodes a level of a single epoch. None (default) means epochs of 2, 4, 8, ... without end.
+        radius: Radius of the parameter ball: one number, one per level (H,), or one per level and block
+            (H, n_blocks); infinite for no ball. None (default) means the problem's.
+        pool: True if every step of an episode is a sample for every level.
+        cached: Samples that the learner holds itself; S4Q passes its transitions. None (default) means none.
+        share_whitener: True if the bonus of every level uses the whitener of the last one.
+        keep_grams: True to keep the Gram matrix of every level, for `grams`.
+        first_id: Number of the first request.
 
     >>> import s4q
     >>> mdp = s4q.problems.chain()
@@ -201,7 +208,11 @@ class S3Q:
         return f"S3Q({self.n_episodes} episodes, {self.phases} epochs, {self.nbytes} bytes)"
 
     def ask(self, max_episodes: int) -> Regress | None:
-        """The rest of the current level, at most `max_episodes` of it; None when finished. Changes nothing."""
+        """The rest of the current level; None when finished. Changes nothing.
+
+        Args:
+            max_episodes: The most episodes it may ask for.
+        """
         require_count("max_episodes", max_episodes, "the budget left")
         if self.finished:
             return None

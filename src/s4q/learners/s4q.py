@@ -44,17 +44,26 @@ from s4q.learners.transition_cache import TransitionCache
 class S4Q:
     """Explores with bounded memory, and with a guarantee if the preset has one; ask and tell.
 
-    problem: a Spec, or anything with `.spec`.
-    preset: "practical" (few episodes, no proof), "realisable" (optimistic when the features are exact), "tight" or
-    "paper" (Theorem 1). Any constant of the preset can be replaced; `print(learner.explain())` explains them.
-    delta: failure probability. ridge: one number or one per level. bonus_width: the same; with `practical` a multiple
-    of the standard error, else the width itself. trigger: a number, or (a, b) for a + b log n.
-    c_replay: S3Q plays c H m episodes, m the trajectories not in the cache. epochs: "single" or "doubling".
-    bonus_from: the "previous" phase, or the level's "own" Gram matrix.
-    max_episodes: make the constants for at least so many episodes. cache_episodes, cache_bytes: keep the transitions
-    of that many first episodes of exploration, whose policies are then never replayed (`practical`: 64 MiB, if not
-    given). 0 is the paper; a cache that never fills is LSVI-UCB with rare switching.
-    pool: every step is a sample for every level; None: if the problem is stationary and the preset not of Theorem 1.
+    Every constant of a preset can be replaced. `print(learner.explain())` says where each comes from.
+
+    Args:
+        problem: A Spec, or anything with `.spec`, such as a FiniteMDP.
+        preset: "practical" (few episodes, no proof), "realisable" (optimistic when the features are exact), "tight"
+            or "paper" (Theorem 1).
+        delta: Failure probability.
+        ridge: One number, or one per level.
+        bonus_width: One number, or one per level. With "practical" it multiplies the standard error; else it is the
+            width itself.
+        trigger: A number, or (a, b) for a + b log n after n episodes.
+        c_replay: S3Q plays c_replay H m episodes, where m trajectories are not in the cache.
+        epochs: "single" for one epoch per call of S3Q, "doubling" for the paper's.
+        bonus_from: "previous" for the covariance of the phase before, "own" for the Gram matrix of the fit itself.
+        max_episodes: Makes the constants for at least so many episodes.
+        cache_episodes: Keeps the transitions of that many first episodes of exploration. Their policies are never
+            replayed. 0 is the paper. A cache that never fills is LSVI-UCB with rare switching.
+        cache_bytes: The same as a number of bytes. "practical" takes 64 MiB if neither is given.
+        pool: True if every step is a sample for every level. None (default) means: if the problem is stationary and
+            the preset is not one of Theorem 1.
 
     >>> import s4q
     >>> mdp = s4q.problems.river_swim(6, horizon=12)
@@ -263,7 +272,7 @@ class S4Q:
         n_replayed = self.memory.n_episodes
         scale = n_replayed / max(s3q.n_fitted, 1)
         grams = s3q.grams
-        cov_ref = scale * grams
+        cov_ref = scale * grams  # raw: the ridge is added on use  # [Alg2:CovRef]
         if self.cache.n_episodes:
             cov_ref = cov_ref + np.stack([self.cache.gram(h) for h in range(len(grams))])
         self._next_id = s3q.next_id
