@@ -321,7 +321,7 @@ def test_refusals(tmp_path: Path) -> None:
         s4q.run(load(path), CountCollector(BLOCKS, seed=3), 90)
     once = load(path)
     s4q.run(once, CountCollector(DENSE, seed=3), 90)
-    with pytest.raises(ValueError, match="has gone on since; load the file again"):
+    with pytest.raises(ValueError, match="has learned more since it was loaded; load the file again"):
         s4q.run(once, CountCollector(DENSE, seed=3), 90)
     with pytest.raises(ValueError, match="checkpoint must be a path or an Autosave; got int"):
         s4q.run(S4Q(DENSE), CountCollector(DENSE), 10, checkpoint=3)  # type: ignore[arg-type]

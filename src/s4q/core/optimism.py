@@ -10,7 +10,6 @@ from math import inf
 from typing import Annotated, Any, final
 
 import numpy as np
-from scipy.linalg.blas import dtrmm
 
 from s4q.core.blocks import Array, IntArray, Phi
 from s4q.core.codec import SavedAs
@@ -222,6 +221,8 @@ def is_lower(whitener: Any) -> bool:
 
 def _lower_times(matrix: Any, vectors: Any) -> Any:
     """matrix @ vector for every vector, for a lower triangular matrix: half the work of a full product."""
+    from scipy.linalg.blas import dtrmm  # as in `factors.whitener`
+
     n, n_actions, k = vectors.shape
     # BLAS counts columns first, so it sees both transposed.
     product = dtrmm(1.0, matrix.T, vectors.reshape(n * n_actions, k).T, trans_a=1)

@@ -33,6 +33,9 @@ def require_policy(name: str, policy: object) -> None:
 class UniformPolicy:
     """Every action with the same probability.
 
+    Args:
+        n_actions: Number of actions.
+
     >>> UniformPolicy(4).probabilities(0, np.zeros(1), Phi(np.zeros((1, 4, 1)), np.zeros((1, 4), int))).tolist()
     [[0.25, 0.25, 0.25, 0.25]]
     """
@@ -49,12 +52,16 @@ class UniformPolicy:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
     """One of several policies, drawn once per episode.
 
-    >>> Mixture([UniformPolicy(2), UniformPolicy(2)], [0.25, 0.75]).weights.tolist()
-    [0.25, 0.75]
+    Args:
+        policies: The policies.
+        weights: Probability of each, (number of policies,).
+
+    >>> Mixture([UniformPolicy(2), UniformPolicy(2)], [0.25, 0.75])
+    Mixture(2 policies, weights 0.25, 0.75)
     """
 
     policies: Annotated[Sequence[Policy], SavedAs(tuple[LinearQ | UniformPolicy, ...])]
@@ -72,6 +79,11 @@ class Mixture:
         weights.setflags(write=False)
         object.__setattr__(self, "policies", policies)
         object.__setattr__(self, "weights", weights)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{weight:.3g}" for weight in self.weights[:4].tolist())
+        more = ", ..." if len(self.policies) > 4 else ""
+        return f"Mixture({len(self.policies)} policies, weights {shown}{more})"
 
 
 def as_mixture(controller: Policy | Mixture, n_actions: int) -> Mixture:

@@ -110,7 +110,7 @@ class Spec:
         """
         require_map(features)
         require_count("horizon", horizon, "the number of steps of an episode")
-        low, high = _range(reward_range, may_end)
+        low, high = checked_range(reward_range, may_end)
         shifted = _shifted_bound(horizon, low, high, value_bound, may_end)
         dim = features.n_blocks * features.block_dim
         if radius is None:
@@ -196,11 +196,13 @@ def require_map(features: object) -> None:
         )
 
 
-def _range(reward_range: object, may_end: bool) -> tuple[float, float]:
-    """Lowest and highest reward of a step, in their order."""
+def checked_range(reward_range: object, may_end: bool) -> tuple[float, float]:
+    """The lowest and the highest reward of a step, as two floats."""
     pair = finite_array("reward_range", reward_range)  # type: ignore[arg-type]
     if pair.shape != (2,) or pair[0] > pair[1]:
-        raise ValueError(f"reward_range must be (lowest, highest) reward of a step; got {reward_range}")
+        raise ValueError(
+            f"reward_range must be (lowest, highest) reward of a step, with lowest <= highest; got {reward_range}"
+        )
     low, high = pair.tolist()
     if may_end and low > 0:
         raise ValueError(

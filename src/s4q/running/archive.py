@@ -1,10 +1,10 @@
-"""Archive: one file of arrays and a manifest, written whole or not at all, read with suspicion.
+"""Archive: one file of arrays and a manifest, written whole or not at all, and checked in full when it is read.
 
-The layout is that of an .npz file: a zip of .npy members, stored without compression, one member for each dtype, with
-the numbers of all arrays one after the other. `manifest.json` names the arrays in that order, with dtype and shape: a
-zip of thousands of small members would be slow. The zip comment holds the SHA-256 of all bytes before it, so that one
-flipped bit anywhere is noticed. Only checkpoints use it. Nothing in the file is ever executed, and no size in it is
-believed before it is compared with the size of the file.
+The layout is that of an .npz file: a zip of .npy members, stored without compression. There is one member for each
+dtype, with the numbers of all arrays one after the other, because a zip of thousands of small members is slow.
+`manifest.json` names the arrays in that order, with dtype and shape. The zip comment holds the SHA-256 of all bytes
+before it, so that one flipped bit anywhere is noticed. Nothing in the file is ever executed, and no size in it is used
+before it is compared with the size of the file. Only `checkpoint.py` calls it.
 """
 
 import glob
@@ -34,11 +34,11 @@ _STALE = 3600.0  # seconds after which what a killed writer left behind is remov
 
 @final
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read or written: which file, why, and what to do."""
+    """A checkpoint that cannot be read or written. The message says which file, why, and what to do."""
 
 
 def previous_of(path: Path) -> Path:
-    """Where the file before the newest one is kept."""
+    """The place of the file before the newest one."""
     return path.parent / f"{path.name}.previous"
 
 
@@ -50,7 +50,7 @@ def refusal(path: Path, cause: str) -> CheckpointError:
 
 
 def require_place(path: Path) -> None:
-    """A plain file, or a new one in a folder that is there; a folder, a device or a pipe is never replaced."""
+    """Refuse a place that is a folder, a device or a pipe, or that lies in a folder that does not exist."""
     if path.exists() and not path.is_file():
         raise CheckpointError(f"{path} is no plain file; choose the name of a file")
     if not path.name or not path.parent.is_dir():
@@ -58,7 +58,7 @@ def require_place(path: Path) -> None:
 
 
 def write(path: Path, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Replace the file at once; a reader sees the old one or the new one, even after a crash. The old one is kept."""
+    """Replace the file at once: a reader sees the old or the new one, even after a crash. The old one is kept."""
     require_place(path)
     described = {name: {"dtype": array.dtype.str, "shape": array.shape} for name, array in arrays.items()}
     text = json.dumps({**manifest, "arrays": described}, allow_nan=False)
@@ -101,7 +101,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _keep_previous(path: Path) -> None:
-    """A good file there is also called `.previous` from now on; `path` never goes missing where hard links exist."""
+    """Give a good file the name `.previous` too. Where hard links exist, `path` never goes missing."""
     if not _is_whole(path):  # a broken one must not take the place of a good one
         return
     link = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
@@ -115,7 +115,7 @@ def _keep_previous(path: Path) -> None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Is there a file, with the digest it ends with?"""
+    """True if there is a file whose bytes match the digest at its end."""
     if not path.exists():
         return False
     with path.open("rb") as file:
@@ -134,7 +134,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what killed writers left behind."""
+    """Remove old files that killed writers left behind."""
     for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _STALE:
@@ -142,11 +142,14 @@ def _sweep(path: Path) -> None:
 
 
 def read(path: Path, schema: int, needs: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Manifest and arrays; CheckpointError for anything but a whole file that `write` could have made.
+    """The manifest and the arrays. CheckpointError for anything but a whole file that `write` could have made.
 
-    schema: the newest one that is understood. needs: the key of the manifest that says which version wrote it.
+    Args:
+        path: The file.
+        schema: The version of the layout that is understood.
+        needs: The key of the manifest that says which version of the library wrote it.
     """
-    if path.exists() and not path.is_file():  # to open a pipe would be to wait for ever
+    if path.exists() and not path.is_file():  # opening a pipe would wait for ever
         raise refusal(path, "it is a folder, a device or a pipe")
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
@@ -165,7 +168,7 @@ def read(path: Path, schema: int, needs: str) -> tuple[dict[str, Any], dict[str,
 
 
 def _check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """The members that `write` makes and no others, all plain ones that fit in the file."""
+    """Refused unless the members are those that `write` makes, all plain, and fit into the file."""
     infos, allowed = archive.infolist(), (MANIFEST, *_MEMBERS.values())
     names = [info.filename for info in infos]
     for info in infos:

@@ -1,4 +1,7 @@
-"""The learning curve: its points, and the returns of what was played between two of them."""
+"""The learning curve: its points, and the returns of what was played between two of them.
+
+The accounting of a run makes them, logs write them, checkpoints keep them.
+"""
 
 from dataclasses import dataclass
 from typing import final
@@ -6,10 +9,9 @@ from typing import final
 from s4q.core.messages import Spec, Visits
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One row of the learning curve: where a run stood when a phase (for S3Q an epoch) was finished."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The numbers that a Run and each point of its curve have in common."""
 
     episodes: int
     main_episodes: int  # of main loops (Explore)
@@ -21,15 +23,21 @@ class Point:
     optimistic_value: float | None  # what the learner's Q promises at the start
     nbytes: int  # held by the learner
     cpu_seconds: float
-    mean_return: float | None = None  # of the phase's main-loop episodes, in the user's units; None: there were none
+    mean_return: float | None = None  # of main-loop episodes (a point: those of its phase), in the user's units
     mean_length: float | None = None  # in steps, of the same
     evaluation_episodes: int = 0  # of evaluations (Evaluate), from which nothing is learned
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point(Totals):
+    """One row of the learning curve: the totals of a run when a phase (for S3Q an epoch) was finished."""
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What episodes of main loops came to.
+    """Number, steps and returns of episodes of main loops.
 
     >>> import s4q
     >>> Played(episodes=4, steps=10, return_sum=2.0).mean_return(s4q.problems.chain().spec)
@@ -41,7 +49,7 @@ class Played:
     return_sum: float = 0.0  # in shifted rewards
 
     def with_answer(self, answer: Visits) -> "Played":
-        """And these episodes."""
+        """The totals with the episodes of `answer` added."""
         return Played(
             self.episodes + answer.n_episodes, self.steps + answer.n_steps, self.return_sum + answer.return_sum
         )

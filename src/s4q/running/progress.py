@@ -1,4 +1,7 @@
-"""Progress: how far a run has come, for going on later."""
+"""Progress: how far a run has come, so that it can go on later.
+
+The Ledger of a run counts in it, and a checkpoint keeps it beside the learner.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,12 +16,12 @@ from s4q.running.curve import Played, Point
 
 
 @final
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class Progress:
-    """How far a run has come: what a checkpoint keeps of it beside the learner."""
+    """How far a run has come. The Ledger of the run changes its own copy; all others only read."""
 
-    budget: int  # the episodes it was to play in all
-    name: str = ""  # of the run: what it began with, in short; a log knows its lines by it
+    budget: int  # episodes of the whole run
+    name: str = ""  # a digest of seed, budget and settings, by which a log knows its lines
     episodes: int = 0
     steps: int = 0
     regret: float = 0.0
