@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Annotated, Protocol, final
 
 import numpy as np
 
 from s4q.core.blocks import Array, Phi, States
-from s4q.core.codec import Reader, State, cannot_be_saved
+from s4q.core.codec import SavedAs
 from s4q.core.linear_q import LinearQ
 from s4q.core.validation import finite_array, require_count, require_probabilities, require_shape
 
@@ -50,15 +50,6 @@ class UniformPolicy:
         del h, phi
         return np.full((len(states), self.n_actions), 1.0 / self.n_actions)
 
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {"n_actions": self.n_actions}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "UniformPolicy":
-        """From a checkpoint."""
-        return cls(reader.integer("n_actions"))
-
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,8 +64,8 @@ class Mixture:
     Mixture(2 policies, weights 0.25, 0.75)
     """
 
-    policies: Sequence[Policy]
-    weights: Array  # (len(policies),)
+    policies: Annotated[Sequence[Policy], SavedAs(tuple[LinearQ | UniformPolicy, ...])]
+    weights: Annotated[Array, "n"]  # one per policy
 
     def __post_init__(self) -> None:
         policies = tuple(self.policies) if isinstance(self.policies, Iterable) else (self.policies,)
@@ -93,19 +84,6 @@ class Mixture:
         shown = ", ".join(f"{weight:.3g}" for weight in self.weights[:4].tolist())
         more = ", ..." if len(self.policies) > 4 else ""
         return f"Mixture({len(self.policies)} policies, weights {shown}{more})"
-
-    def state(self) -> State:
-        """For a checkpoint; only our own policies can be saved."""
-        for policy in self.policies:
-            if not isinstance(policy, (LinearQ, UniformPolicy)):
-                raise cannot_be_saved("a policy", policy, LinearQ, UniformPolicy)
-        return {"policies": list(self.policies), "weights": self.weights}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Mixture":
-        """From a checkpoint."""
-        policies: list[LinearQ | UniformPolicy] = reader.each("policies", LinearQ, UniformPolicy)
-        return cls(policies, reader.floats("weights", (len(policies),)))
 
 
 def as_mixture(controller: Policy | Mixture, n_actions: int) -> Mixture:

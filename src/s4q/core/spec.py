@@ -6,13 +6,12 @@ earns 0 a step from then on, which the shift turns into a known constant: `ended
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, final, get_args
+from typing import Annotated, Literal, Protocol, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Reader, State
 from s4q.core.validation import finite_array, require_count, require_finite, require_flag, require_positive
 
 
@@ -46,10 +45,10 @@ class Spec:
     (6, (3.0, 2.0, 1.0))
     """
 
-    horizon: int  # H
-    n_actions: int
-    n_blocks: int
-    block_dim: int
+    horizon: Annotated[int, "H"]
+    n_actions: Annotated[int, "A"]
+    n_blocks: Annotated[int, "B"]
+    block_dim: Annotated[int, "K"]
     reward_min: float  # user's units
     reward_max: float
     value_bound: tuple[float, ...]  # v_h: bounds Q*_h on reachable pairs, shifted units
@@ -180,41 +179,6 @@ class Spec:
     def to_user_units(self, h: int, values: Array) -> Array:
         """Undo the shift of values from level h on."""
         return values + (self.horizon - h) * self.reward_min
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {
-            "horizon": self.horizon,
-            "n_actions": self.n_actions,
-            "n_blocks": self.n_blocks,
-            "block_dim": self.block_dim,
-            "reward_min": float(self.reward_min),
-            "reward_max": float(self.reward_max),
-            "value_bound": [float(v) for v in self.value_bound],
-            "radius": [float(v) for v in self.radius],
-            "block_radius": [float(v) for v in self.block_radius],
-            "radius_from": self.radius_from,
-            "stationary": bool(self.stationary),
-            "well_specified": bool(self.well_specified),
-        }
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Spec":
-        """From a checkpoint."""
-        return cls(
-            horizon=reader.integer("horizon"),
-            n_actions=reader.integer("n_actions"),
-            n_blocks=reader.integer("n_blocks"),
-            block_dim=reader.integer("block_dim"),
-            reward_min=reader.number("reward_min"),
-            reward_max=reader.number("reward_max"),
-            value_bound=reader.numbers("value_bound"),
-            radius=reader.numbers("radius"),
-            block_radius=reader.numbers("block_radius"),
-            radius_from=reader.text("radius_from"),  # type: ignore[arg-type]  # checked there
-            stationary=reader.flag("stationary"),
-            well_specified=reader.flag("well_specified"),
-        )
 
 
 def require_map(features: object) -> None:

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, final
 
-from s4q.core.codec import Json, Packed, Reader, State, cannot_be_saved, pack, unpack
+from s4q.core.codec import NotSaved, Packed, cannot_be_saved, pack, unpack
 from s4q.core.messages import Learner
 from s4q.core.validation import require_count, require_positive
 from s4q.core.version import __version__
@@ -23,7 +23,7 @@ from s4q.running import archive
 from s4q.running.archive import CheckpointError, refusal
 from s4q.running.progress import Progress
 
-SCHEMA = 3
+SCHEMA = 4
 Extra = Mapping[str, Any]  # what JSON can hold
 
 
@@ -40,7 +40,7 @@ class Checkpoint:
     seed: int  # of the collector
     progress: Progress
     extra: Extra = field(default_factory=dict)  # what the writer kept beside the run
-    n_episodes: int = field(init=False)  # the learner had answered, those of earlier runs included
+    n_episodes: NotSaved[int] = field(init=False)  # the learner had answered, those of earlier runs included
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_episodes", self.learner.n_episodes)
@@ -61,23 +61,6 @@ class Checkpoint:
         """
         if seed != self.seed:
             raise ValueError(f"the checkpoint was made with a collector of seed {self.seed}; got one of seed {seed}")
-
-    def state(self) -> State:
-        """For the file."""
-        return {"learner": self.learner, "seed": self.seed, "progress": self.progress, "extra": Json(self.extra)}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Checkpoint":
-        """From the file."""
-        extra = reader.json("extra")
-        if not isinstance(extra, dict):
-            raise ValueError("extra must be an object")
-        return cls(
-            learner=reader.either("learner", S4Q, S3Q),
-            seed=reader.integer("seed"),
-            progress=reader.one("progress", Progress),
-            extra=extra,
-        )
 
 
 @final
@@ -145,7 +128,7 @@ def load(path: str | PathLike[str]) -> Checkpoint:
     manifest, arrays = archive.read(place, SCHEMA, "s4q")
     objects = manifest.get("objects")
     try:
-        if set(manifest) != {"format", "schema", "s4q", "objects", "members"} or not isinstance(objects, list):
+        if set(manifest) != {"format", "schema", "s4q", "objects", "arrays"} or not isinstance(objects, list):
             raise ValueError("its manifest does not describe a checkpoint")
         return unpack(Packed(objects, arrays), Checkpoint)
     except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:

@@ -6,7 +6,6 @@ The accounting of a run makes them, logs write them, checkpoints keep them.
 from dataclasses import dataclass
 from typing import final
 
-from s4q.core.codec import Reader
 from s4q.core.messages import Spec, Visits
 
 
@@ -34,25 +33,6 @@ class Totals:
 class Point(Totals):
     """One row of the learning curve: the totals of a run when a phase (for S3Q an epoch) was finished."""
 
-    @classmethod
-    def from_state(cls, row: Reader) -> "Point":
-        """From a checkpoint."""
-        return cls(
-            episodes=row.integer("episodes"),
-            main_episodes=row.integer("main_episodes"),
-            replay_episodes=row.integer("replay_episodes"),
-            steps=row.integer("steps"),
-            phases=row.integer("phases"),
-            regret=row.number("regret") if row.has("regret") else None,
-            gap=row.number("gap") if row.has("gap") else None,
-            optimistic_value=row.number("optimistic_value") if row.has("optimistic_value") else None,
-            nbytes=row.integer("nbytes"),
-            cpu_seconds=row.number("cpu_seconds"),
-            mean_return=row.number("mean_return") if row.has("mean_return") else None,
-            mean_length=row.number("mean_length") if row.has("mean_length") else None,
-            evaluation_episodes=row.integer("evaluation_episodes"),
-        )
-
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -67,11 +47,6 @@ class Played:
     episodes: int = 0
     steps: int = 0
     return_sum: float = 0.0  # in shifted rewards
-
-    @classmethod
-    def from_state(cls, row: Reader) -> "Played":
-        """From a checkpoint."""
-        return cls(row.integer("episodes"), row.integer("steps"), row.number("return_sum"))
 
     def with_answer(self, answer: Visits) -> "Played":
         """The totals with the episodes of `answer` added."""
