@@ -102,6 +102,12 @@ class FiniteMDP:
             raise ValueError(f'reward_noise must be "bernoulli" or "none"; got {reward_noise!r}')
         self.reward_noise: RewardNoise = reward_noise
         self.arrival_rewards = self._checked_arrivals(arrival_rewards)
+        self.same_dynamics = _same_at_every_level(self.transitions, transitions)  # at every level
+        self.same_rewards = _same_at_every_level(self.rewards, rewards) and (
+            self.arrival_rewards is None
+            or arrival_rewards is None
+            or _same_at_every_level(self.arrival_rewards, arrival_rewards)
+        )
         self.features = self._checked_features(features)
         self.spec = Spec.of(
             self.features,
@@ -109,7 +115,7 @@ class FiniteMDP:
             reward_range=reward_range,
             value_bound=value_bound,
             radius=radius,
-            stationary=_constant(self.transitions) and _constant(self.rewards) and self.features.stationary,
+            stationary=self.same_dynamics and self.same_rewards and self.features.stationary,
             well_specified=features is None if well_specified is None else well_specified,
             may_end=may_end,
         )
@@ -331,5 +337,6 @@ def _checked_transitions(transitions: ArrayLike, horizon: int | None) -> Array:
     return array
 
 
-def _constant(array: Array) -> bool:
-    return bool(array.strides[0] == 0 or np.all(array == array[:1]))
+def _same_at_every_level(array: Array, given: ArrayLike) -> bool:
+    """True if the rows of the first axis are equal: they are where `given` had no axis for the level."""
+    return np.ndim(given) < array.ndim or bool(np.all(array == array[:1]))

@@ -26,7 +26,7 @@ class FiniteBatch:
         self.mdp = mdp
         self.n_states = mdp.n_states
         n_pairs = mdp.n_states * mdp.n_actions
-        self._stationary = mdp.transitions.strides[0] == 0
+        self._stationary = mdp.same_dynamics
         levels = mdp.transitions[:1] if self._stationary else mdp.transitions
         self._next = AliasTable.of(levels.reshape(-1, mdp.n_states))
         self._start = AliasTable.of(mdp.start[None])

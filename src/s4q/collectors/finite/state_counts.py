@@ -44,9 +44,7 @@ class CountModel:
         self.mdp = mdp
         horizon, n_states, n_actions = mdp.rewards.shape
         self.n_pairs = n_states * n_actions
-        repeats = mdp.transitions.strides[0] == 0 and mdp.rewards.strides[0] == 0
-        repeats &= mdp.arrival_rewards is None or mdp.arrival_rewards.strides[0] == 0
-        self._table_of_level = [0] * horizon if repeats else list(range(horizon))
+        self._table_of_level = [0] * horizon if mdp.same_dynamics and mdp.same_rewards else list(range(horizon))
         levels = sorted(set(self._table_of_level))
         moves = np.concatenate([mdp.transitions[h].reshape(self.n_pairs, n_states) for h in levels])
         paid, unpaid, chance = self._rewards(levels)
