@@ -11,8 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from s4q.certificates.certifier import Certificate, certify
 from s4q.collectors import GymCollector, VectorCollector
-from s4q.collectors.stepping.env_checks import env_name
-from s4q.collectors.stepping.env_facts import horizon_of, is_vector, require_fit, reward_range_of, spaces_of
+from s4q.collectors.stepping.env_facts import (
+    env_name,
+    horizon_of,
+    is_vector,
+    require_fit,
+    reward_range_of,
+    spaces_of,
+)
 from s4q.core.messages import Evaluate, FeatureMap, Spec
 from s4q.core.validation import require_count
 from s4q.features import OneHot, default_features, registry

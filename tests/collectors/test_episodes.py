@@ -254,9 +254,9 @@ def test_two_halves_of_a_request_give_the_bits_of_the_whole() -> None:
     whole = collector.collect(Regress(7, 1, mixed, zero_q(mdp), 5000))
     first = collector.collect(Regress(7, 1, mixed, zero_q(mdp), 2048))
     rest = collector.collect(Regress(7, 1, mixed, zero_q(mdp), 2952, done=2048))
-    merged = first + collector.collect(Regress(7, 1, mixed, zero_q(mdp), 1024, done=2048))
-    for start in (3072, 4096):
-        merged = merged + collector.collect(Regress(7, 1, mixed, zero_q(mdp), min(1024, 5000 - start), done=start))
+    merged = first
+    for start in range(2048, 5000, 256):
+        merged = merged + collector.collect(Regress(7, 1, mixed, zero_q(mdp), min(256, 5000 - start), done=start))
     assert same_bits(merged, whole)
     assert (first + rest).n_episodes == whole.n_episodes
     np.testing.assert_allclose((first + rest).moments.gram, whole.moments.gram, rtol=1e-12)

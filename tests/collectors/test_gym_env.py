@@ -1,4 +1,4 @@
-"""GymCollector: exact sums, laws, shards and bits; the fast greedy action; the dice."""
+"""GymCollector: exact sums, laws, shards and bits; the fast greedy action; the draws."""
 
 import gymnasium as gym
 import numpy as np
@@ -10,10 +10,9 @@ from test_episodes import same_bits
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector, GymCollector
-from s4q.collectors.seeding import EpisodeDice
-from s4q.collectors.stepping.engine import shard_size
+from s4q.collectors.seeding import EpisodeDraws
 from s4q.collectors.stepping.greedy_actor import GreedyActor
-from s4q.collectors.stepping.step_features import Look
+from s4q.collectors.stepping.step_features import StepFeatures
 from s4q.core.linear_q import Spread
 from s4q.core.messages import Answer, Explore, Mixture, Phi, Regress, Request
 from s4q.features import Dense, OneHot, PerAction, RandomFourier
@@ -68,9 +67,9 @@ def literal(env: gym.Env, features: Waves, spec: s4q.Spec, request: Regress | Ex
     out = {"gram": np.zeros((spec.horizon, *spec.gram_shape)), "y": [], "phi": [], "returns": [], "steps": 0}
     out["progress"] = np.zeros(spec.horizon)
     for episode in range(n):
-        dice = EpisodeDice(seed, request.id, episode, spec.horizon)
+        draws = EpisodeDraws(seed, request.id, episode, spec.horizon)
         policy = request.policy if isinstance(request, Explore) else request.mixture.policies[0]
-        observation, _ = env.reset(seed=dice.env_seed)
+        observation, _ = env.reset(seed=draws.env_seed)
         total = -spec.horizon * spec.reward_min
         for h in range(spec.horizon):
             phi = features(h, observation[None])
@@ -130,7 +129,7 @@ def test_same_seed_same_bits_another_seed_differs_and_parts_make_the_whole(which
     assert equal(answer, collector.collect(request))
     assert not same_bits(answer, GymCollector(Drift(), features, spec, seed=2).collect(request))
     shards = list(collector.shards(request))
-    assert shards[0].n_episodes == shard_size(spec) == 256
+    assert shards[0].n_episodes == 256
     if isinstance(request, Regress):
         played = [collector.play(request, shard) for shard in reversed(shards)]
         total = played[-1]
@@ -200,12 +199,12 @@ def test_a_dense_function_is_checked_before_it_acts(planted: str) -> None:
         stream.act(np.zeros(2))
 
 
-def test_dice_are_uniform_and_have_a_prefix_property() -> None:
-    dice = [EpisodeDice(0, 1, i, horizon=3) for i in range(2000)]
-    for draws in ([d.mixture for d in dice], [d.action(2) for d in dice], [d.env_seed / 2**62 - 1 for d in dice]):
-        assert chisquare(np.histogram(draws, 10, (0, 1))[0]).pvalue > 1e-3
-    assert EpisodeDice(0, 1, 5, horizon=9).action(2) == dice[5].action(2)
-    assert len({d.env_seed for d in dice}) == 2000
+def test_draws_are_uniform_and_have_a_prefix_property() -> None:
+    draws = [EpisodeDraws(0, 1, i, horizon=3) for i in range(2000)]
+    for numbers in ([d.policy for d in draws], [d.action(2) for d in draws], [d.env_seed / 2**62 - 1 for d in draws]):
+        assert chisquare(np.histogram(numbers, 10, (0, 1))[0]).pvalue > 1e-3
+    assert EpisodeDraws(0, 1, 5, horizon=9).action(2) == draws[5].action(2)
+    assert len({d.env_seed for d in draws}) == 2000
 
 
 @pytest.mark.parametrize("kind", ["dense", "per action", "one psi", "mixed blocks", "one-hot"])
@@ -225,11 +224,12 @@ def test_the_fast_greedy_action_is_that_of_linear_q(kind: str, spread: bool) -> 
                 vectors = np.broadcast_to(vectors[0], (4, k))
             in_order = kind in ("per action", "one psi")
             blocks = np.arange(4) if in_order else rng.integers(0, n_blocks, size=4)
-            look, phi = Look(vectors, blocks), Phi(vectors[None], blocks[None])
+            step = StepFeatures(vectors[:1] if kind == "one psi" else vectors, blocks)
+            phi = Phi(vectors[None], blocks[None])
             for h in (0, 1):
-                fast = actor.values(h, look)
+                fast = actor.values(h, step)
                 np.testing.assert_allclose(fast, q.optimistic(h, phi)[0], rtol=1e-12, atol=1e-12)
-                assert actor(h, None, look, EpisodeDice(0, 0, 0, 1)) == q.greedy(h, phi)[0]
+                assert actor(h, None, step, EpisodeDraws(0, 0, 0, 1)) == q.greedy(h, phi)[0]
 
 
 class Hidden:
@@ -254,8 +254,8 @@ def test_one_psi_for_all_actions_has_the_bits_of_the_features_written_out() -> N
 
 def test_exact_ties_go_to_the_lowest_action() -> None:
     q = s4q.LinearQ(np.zeros((1, 3, 2)), np.tile(np.eye(2), (1, 3, 1, 1)), np.ones((1, 3)))
-    look = Look(np.array([[0.1, 0.2], [0.3, 0.4], [0.3, 0.4]]), np.arange(3))
-    assert GreedyActor(q)(0, None, look, EpisodeDice(0, 0, 0, 1)) == 1
+    step = StepFeatures(np.array([[0.1, 0.2], [0.3, 0.4], [0.3, 0.4]]), np.arange(3))
+    assert GreedyActor(q)(0, None, step, EpisodeDraws(0, 0, 0, 1)) == 1
 
 
 def law_of(env_id: str, horizon: int, n: int, slippery: bool | None = None) -> tuple[float, float]:
