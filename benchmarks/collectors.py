@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium as gym
@@ -15,7 +15,6 @@ from s4q.collectors import BatchCollector, FiniteBatch, GymCollector
 from s4q.collectors.stepping.engine import Stepping
 from s4q.collectors.stepping.greedy_actor import actor_of
 from s4q.collectors.stepping.step_features import Eyes, Place
-from s4q.core.linear_q import Spread
 from s4q.core.messages import Explore, Mixture, Phi, Regress, Request
 from s4q.features import Dense, OneHot, PerAction, RandomFourier
 
@@ -90,26 +89,26 @@ def optimistic_q(spec: s4q.Spec, seed: int) -> s4q.LinearQ:
     theta = rng.normal(size=(spec.horizon, spec.n_blocks, spec.block_dim))
     white = np.tril(rng.normal(size=(spec.horizon, *spec.gram_shape))) / spec.block_dim
     clip = [[0.0, bound] for bound in spec.value_bound]
-    return s4q.LinearQ(theta, white, np.ones(spec.horizon), np.array(clip))
+    return s4q.LinearQ.from_arrays(theta, white, np.ones(spec.horizon), np.array(clip))
 
 
 def spread_q(spec: s4q.Spec) -> s4q.LinearQ:
     """A policy of the preset practical: one whitener for all levels, and a width that the data scales."""
     q, rng = optimistic_q(spec, 0), np.random.default_rng(5)
-    assert q.whitener is not None
-    spread = Spread(rng.normal(size=q.theta.shape), np.tile([1.0, 0.25, 1e-6, 0.1], (spec.horizon, 1)))
-    return s4q.LinearQ(q.theta, q.whitener[:1], q.width, q.clip, spread)
+    spread = {"noise": 1.0, "ceiling": 0.25, "ridge": 1e-6, "kappa": 0.1}
+    seconds, white = rng.normal(size=q.theta.shape), q.levels[0].whitener
+    rows = zip(q.levels, seconds, strict=True)
+    return s4q.LinearQ([replace(level, whitener=white, second=second, **spread) for level, second in rows])
 
 
 def explore_request(spec: s4q.Spec, n: int) -> Explore:
     q = optimistic_q(spec, 0)
-    assert q.whitener is not None
-    return Explore(0, q, q.whitener, FREE, n)
+    return Explore(0, q, np.stack([level.whitener for level in q.levels]), FREE, n)
 
 
 def regress_request(spec: s4q.Spec, n: int) -> Regress:
     mixture = Mixture([optimistic_q(spec, j) for j in range(3)], np.array([0.5, 0.3, 0.2]))
-    return Regress(1, HORIZON // 2, mixture, optimistic_q(spec, 9), n)
+    return Regress(1, HORIZON // 2, mixture, optimistic_q(spec, 9).levels[HORIZON // 2 + 1], n)
 
 
 def flops(request: Request, n: int, n_actions: int, dim: int) -> float:
@@ -252,10 +251,10 @@ def single_table() -> Table:
     for name, horizon, features, label, balanced in cases:
         spec = s4q.Spec.of(features, horizon=horizon, reward_range=(0, 1), stationary=True)
         q, n = spread_q(spec), 32 if balanced else 256
-        white = np.broadcast_to(optimistic_q(spec, 0).whitener[:1], (horizon, *spec.gram_shape))  # type: ignore[index]
+        white = optimistic_q(spec, 0).levels[0].whitener[None]
         for request in (
             Explore(7, q, white, FREE, n, pool=True),
-            Regress(8, 10, Mixture([q], np.ones(1)), q, n, pool=True),
+            Regress(8, 10, Mixture([q], np.ones(1)), q.levels[11], n, pool=True),
         ):
             make = _Balanced if balanced else lambda name=name: gym.make(name)
             times, steps = _split(make, features, spec, request, q)

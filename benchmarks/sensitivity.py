@@ -6,6 +6,7 @@ stay; and the data-scaled width against simpler ones, on problems that were not 
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from rich.table import Table
 
 import s4q
 from benchmarks.practical import random_mdp
-from s4q.core.linear_q import LevelBonus
+from s4q.core.optimism import QLevel
 from s4q.learners import presets
-from s4q.learners.widths import data_scaled_bonus
+from s4q.learners.widths import with_data_scaled_bonus
 from s4q.problems import FiniteMDP
 
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -66,10 +67,12 @@ def moved(name: str, constant: str, factor: float, seed: int) -> float:
     return regret(mdp, episodes, seed, **options)
 
 
-def level_residual_bonus(moments: Any, *, ridge: float, value_bound: float, kappa: float, horizon: int) -> LevelBonus:
+def with_level_residual_bonus(
+    fit: QLevel, moments: Any, *, ridge: float, value_bound: float, kappa: float, horizon: int
+) -> QLevel:
     """A simpler scale: one residual for the whole level."""
-    full = data_scaled_bonus(moments, ridge=ridge, value_bound=value_bound, kappa=kappa, horizon=horizon)
-    return LevelBonus(full.whitener, full.width + kappa * np.sqrt(full.noise))
+    full = with_data_scaled_bonus(fit, moments, ridge=ridge, value_bound=value_bound, kappa=kappa, horizon=horizon)
+    return replace(fit, whitener=full.whitener, width=full.width + kappa * np.sqrt(full.noise))
 
 
 def scaled(name: str, scale: str, seed: int) -> float:
@@ -87,7 +90,7 @@ def scaled(name: str, scale: str, seed: int) -> float:
         }
         return regret(mdp, episodes, seed, preset="realisable", **options)
     if scale == "residual of the level":
-        with patch.object(presets, "data_scaled_bonus", level_residual_bonus):
+        with patch.object(presets, "with_data_scaled_bonus", with_level_residual_bonus):
             return regret(mdp, episodes, seed, cache_episodes=2000)
     return regret(mdp, episodes, seed, cache_episodes=2000)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from os import PathLike
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -236,7 +236,8 @@ class Agent:
         spec = self.learner.spec
         seen = self.collector.collect(Evaluate(_EVALUATION, self.learner.policy, int(episodes)))
         mean, n = seen.return_sum / seen.n_episodes, seen.n_episodes
-        spread = max(seen.return_sum_sq / n - mean**2, 0.0)
+        squares = cast(float, seen.return_sum_sq)  # known wherever episodes are stepped
+        spread = max(squares / n - mean**2, 0.0)
         error = _Z * sqrt(spread / (n - 1)) if n > 1 else inf  # one episode says nothing of the spread
         mean += spec.horizon * spec.reward_min
         return Evaluation(mean, mean - error, mean + error, n, seen.n_steps)

@@ -4,14 +4,14 @@ Users make it around a learner and a feature map. It plays and adds up episodes 
 so the same episodes give the same bits. It must not step anything itself.
 """
 
-from typing import Any, final
+from typing import Any, cast, final
 
 from threadpoolctl import threadpool_limits
 
 from s4q.collectors.stepping.episode import EpisodePlayer
 from s4q.collectors.stepping.stepping_collector import EpisodePlayers, shards_of
 from s4q.collectors.stepping.sums import EpisodeSums, RegressSums, ReturnSums, VisitSums
-from s4q.core.messages import Evaluate, Explore, FeatureMap, Learner, Shard
+from s4q.core.messages import Asks, Evaluate, Explore, FeatureMap, Learner, Shard
 from s4q.core.validation import require_count
 from s4q.running.interruption import interruption_held_back
 
@@ -47,7 +47,7 @@ class Stream:
         self.learner = learner
         self.n_episodes = 0  # finished ones
         self._players = EpisodePlayers("stream", features, learner.spec, seed)
-        self._sums: EpisodeSums | None = None
+        self._sums: EpisodeSums[Any] | None = None
         self._player: EpisodePlayer | None = None
         self._waiting = False  # for `observe`
 
@@ -92,20 +92,20 @@ class Stream:
             self._tell(sums)
         return True
 
-    def _next_sums(self) -> EpisodeSums:
+    def _next_sums(self) -> EpisodeSums[Any]:
         """Those of the learner's next request; of its policy alone when it asks for nothing more."""
         spec, request = self.learner.spec, self.learner.ask(_BUDGET)
         if request is None:
             return ReturnSums(Evaluate(0, self.learner.policy, _BUDGET), Shard(self.n_episodes, 1), spec)
         shard = next(iter(shards_of(request, spec)))
         if isinstance(request, Explore):
-            return VisitSums(request, shard, spec, None)
+            return VisitSums(request, shard, spec, request.start())
         return RegressSums(request, shard, spec, reset_early=False)
 
-    def _tell(self, sums: EpisodeSums) -> None:
+    def _tell(self, sums: EpisodeSums[Any]) -> None:
         if isinstance(sums, ReturnSums):  # nothing was asked
             return
         # Bits depend on the number of threads.
         with threadpool_limits(limits=1), interruption_held_back() as interruption:
-            self.learner.tell(sums.request, sums.answer())
+            self.learner.tell(cast(Asks[Any], sums.request), sums.answer())
         interruption.deliver()

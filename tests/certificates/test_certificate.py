@@ -114,7 +114,7 @@ def test_not_with_the_returns_of_another_policy(case: str) -> None:
 
 def a_phase(phase: int, n: int, returns: float, starts: float, squares: float | None = None) -> PhaseRecord:
     """A finished phase with these sums."""
-    q, nothing = s4q.LinearQ(np.zeros((1, 1, 1))), np.zeros((1, 1, 1, 1))
+    q, nothing = s4q.LinearQ.from_arrays(np.zeros((1, 1, 1))), np.zeros((1, 1, 1, 1))
     return PhaseRecord(phase, q, np.ones(1), nothing, nothing, np.zeros(1), n, returns, squares, starts)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from asking import regress_request
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
@@ -14,7 +15,7 @@ from test_gym_env import drift_spec
 
 import s4q
 from s4q.collectors import BatchCollector, GymCollector, VectorCollector
-from s4q.core.messages import Explore, Phi, Regress
+from s4q.core.messages import Explore, Phi
 
 FEATURES = Waves(3, 4, dense=False)
 SPEC = drift_spec(FEATURES)
@@ -230,10 +231,10 @@ class Inside(Waves):
 def test_features_are_not_asked_where_an_episode_has_ended() -> None:
     features = Inside(3, 4, dense=False)
     white = np.tile(np.eye(4), (8, 3, 1, 1))
-    q = s4q.LinearQ(np.zeros(SPEC.theta_shape))
+    q = s4q.LinearQ.from_arrays(np.zeros(SPEC.theta_shape))
     for request in (
-        Regress(0, 0, s4q.Mixture([q], [1.0]), q, 3),
-        Regress(1, 2, s4q.Mixture([q], [1.0]), q, 3, pool=True),
+        regress_request(0, 0, s4q.Mixture([q], [1.0]), q, 3),
+        regress_request(1, 2, s4q.Mixture([q], [1.0]), q, 3, pool=True),
         Explore(2, q, white, (np.inf, 0.0), 3, keep=3),
     ):
         assert GymCollector(FallsOff(), features, SPEC).collect(request).n_steps == 3

@@ -1,10 +1,12 @@
 """BatchCollector: exact sums against literal loops, laws against the reference, crossings, adapters, portability."""
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from asking import regress_request, stacked
 from scipy.stats import chisquare, ks_2samp
 from small_envs import Drift, MDPEnv, Waves
 from small_problems import blocked_mdp, cliff, random_mdp
@@ -94,11 +96,11 @@ def test_the_same_episodes_give_the_same_moments_as_stepping(case: str) -> None:
     white = np.broadcast_to(0.2 * np.eye(spec.block_dim), (spec.horizon, *spec.gram_shape))
     level = spec.horizon // 2
     for request in (
-        Regress(0, level, Mixture([q], [1.0]), value, 60),
-        Regress(1, level, Mixture([q], [1.0]), value, 60, pool=True),
+        regress_request(0, level, Mixture([q], [1.0]), value, 60),
+        regress_request(1, level, Mixture([q], [1.0]), value, 60, pool=True),
         Explore(2, q, white * np.linspace(1, 2, spec.horizon)[:, None, None, None], (0.4, 0.1), 60, keep=7),
-        Explore(3, q, white, (1.0, 0.1), 60, keep=7, pool=True),
-        Explore(4, q, q.whitener, (0.4, 0.1), 60, keep=7),  # progress in the metric of the policy's bonus
+        Explore(3, q, white[:1], (1.0, 0.1), 60, keep=7, pool=True),
+        Explore(4, q, stacked(q, "whitener"), (0.4, 0.1), 60, keep=7),  # progress in the metric of the policy's bonus
     ):
         env = Replayed(make, 9, spec.horizon)
         env.request_id = request.id
@@ -112,13 +114,13 @@ def test_wide_features_and_triangular_whiteners(lower: bool) -> None:
     features = Waves(3, 70, dense=True)
     spec = drift_spec(features)
     q = random_q(spec, 1)
-    assert q.whitener is not None
-    white = q.whitener if lower else q.whitener + np.swapaxes(q.whitener, -1, -2)
-    q = s4q.LinearQ(q.theta, white, q.width, q.clip)
+    white = stacked(q, "whitener")
+    white = white if lower else white + np.swapaxes(white, -1, -2)
+    q = s4q.LinearQ.from_arrays(q.theta, white, stacked(q, "width"), [level.clip for level in q.levels])
     for request in (
         Explore(0, q, white, (np.inf, 0.0), 200),
         Explore(1, q, 0.5 * white, (np.inf, 0.0), 200),
-        Regress(2, 3, Mixture([q], [1.0]), q, 200),
+        regress_request(2, 3, Mixture([q], [1.0]), q, 200),
     ):
         env = Replayed(Drift, 9, spec.horizon)
         env.request_id = request.id
@@ -149,8 +151,8 @@ def test_laws_agree_with_the_reference(mdp: s4q.FiniteMDP) -> None:
     n, m = 20_000, 5_000
     mixture = Mixture([stochastic_policy(mdp, 1), random_q(mdp.spec, 2)], [0.3, 0.7])
     batch, reference = BatchCollector(FiniteBatch(mdp), mdp.features, mdp.spec, seed=1), EpisodeCollector(mdp, seed=1)
-    a = batch.collect(Regress(0, 1, mixture, random_q(mdp.spec, 3), n))
-    b = reference.collect(Regress(0, 1, mixture, random_q(mdp.spec, 3), m))
+    a = batch.collect(regress_request(0, 1, mixture, random_q(mdp.spec, 3), n))
+    b = reference.collect(regress_request(0, 1, mixture, random_q(mdp.spec, 3), m))
     assert standardised(a, b, n, m) < 5
     assert chisquare(a.episodes_per_policy, n * mixture.weights).pvalue > 1e-3
     mean_y2 = (a.moments.sum_y2 / n, b.moments.sum_y2 / m)
@@ -165,19 +167,21 @@ def test_laws_agree_with_the_reference(mdp: s4q.FiniteMDP) -> None:
 def test_the_law_test_notices_planted_errors() -> None:
     mdp, n, m = one_hot_mdp(), 20_000, 20_000
     mixture = Mixture([stochastic_policy(mdp, 1), stochastic_policy(mdp, 2)], [0.3, 0.7])
-    right = EpisodeCollector(mdp, seed=1).collect(Regress(0, 2, mixture, state_q(mdp), m))
+    right = EpisodeCollector(mdp, seed=1).collect(regress_request(0, 2, mixture, state_q(mdp), m))
     other = one_hot_mdp(slip=0.0)
     slipped = BatchCollector(FiniteBatch(other), other.features, other.spec, seed=1)
-    assert standardised(slipped.collect(Regress(0, 2, mixture, state_q(mdp), n)), right, n, m) > 6
+    assert standardised(slipped.collect(regress_request(0, 2, mixture, state_q(mdp), n)), right, n, m) > 6
     batch = BatchCollector(FiniteBatch(mdp), mdp.features, mdp.spec, seed=1)
     swapped = Mixture(mixture.policies, [0.7, 0.3])
-    assert standardised(batch.collect(Regress(0, 2, swapped, state_q(mdp), n)), right, n, m) > 6
+    assert standardised(batch.collect(regress_request(0, 2, swapped, state_q(mdp), n)), right, n, m) > 6
 
 
 def test_bernoulli_rewards_have_their_mean() -> None:
     for paid, fits in ((0.4, True), (0.37, False)):
         mdp = one_hot_mdp(paid=paid)
-        request = Regress(1, 1, Mixture([s4q.UniformPolicy(2)], [1.0]), s4q.LinearQ(np.zeros((3, 6, 1))), 20_000)
+        request = regress_request(
+            1, 1, Mixture([s4q.UniformPolicy(2)], [1.0]), s4q.LinearQ.from_arrays(np.zeros((3, 6, 1))), 20_000
+        )
         ones = BatchCollector(FiniteBatch(mdp), mdp.features, mdp.spec).collect(request).moments.sum_y2
         assert (chisquare([ones, 20_000 - ones], [8000, 12_000]).pvalue > 1e-3) == fits
 
@@ -236,8 +240,8 @@ def test_seeds_shards_and_parts(which: int) -> None:
     assert equal(answer, collector.collect(request))
     assert not same_bits(answer, BatchCollector(FiniteBatch(mdp), mdp.features, mdp.spec, seed=1).collect(request))
     if isinstance(request, Regress):
-        first = Regress(request.id, request.level, request.mixture, request.value, 1024, request.pool)
-        rest = Regress(request.id, request.level, request.mixture, request.value, 1476, request.pool, done=1024)
+        first = replace(request, n_episodes=1024)
+        rest = replace(request, n_episodes=1476, done=1024)
         close(collector.collect(first) + collector.collect(rest), answer)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from asking import regress_request
 from literal_player import LiteralPlayer, Sums
 from small_problems import random_policy
 from test_episodes import state_q, zero_q
@@ -122,8 +123,8 @@ def test_episodes_of_policies_that_act_alike_are_all_drawn() -> None:
     """Three policies, two of which act alike: no episode of either is lost."""
     mdp = s4q.problems.river_swim(3, 4)
     q = state_q(mdp)
-    mixed = Mixture([q, s4q.UniformPolicy(2), s4q.LinearQ(q.theta * 2), q], [0.3, 0.2, 0.3, 0.2])
-    answer = CountCollector(mdp).collect(Regress(0, 3, mixed, zero_q(mdp), 10**6))
+    mixed = Mixture([q, s4q.UniformPolicy(2), s4q.LinearQ.from_arrays(q.theta * 2), q], [0.3, 0.2, 0.3, 0.2])
+    answer = CountCollector(mdp).collect(regress_request(0, 3, mixed, zero_q(mdp), 10**6))
     assert answer.moments.n == answer.moments.gram.sum() == 10**6
     assert answer.n_steps == 4 * 10**6
     np.testing.assert_allclose(answer.moments.gram.ravel() / 10**6, mdp.occupancies(mixed)[3].ravel(), atol=3e-3)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from asking import regress_request
 from scipy.stats import chi2_contingency, geom, ks_2samp, kstest
 from small_problems import random_mdp
 from test_episodes import explore, mixture, p_of_counts, state_q, stochastic_policy, zero_q
@@ -29,11 +30,11 @@ def policies(mdp: FiniteMDP) -> Mixture:
 
 def random_q(mdp: FiniteMDP) -> s4q.LinearQ:
     rng = np.random.default_rng(5)
-    return s4q.LinearQ(rng.normal(size=(mdp.horizon, mdp.spec.n_blocks, mdp.spec.block_dim)) / 3)
+    return s4q.LinearQ.from_arrays(rng.normal(size=(mdp.horizon, mdp.spec.n_blocks, mdp.spec.block_dim)) / 3)
 
 
 def regress(level: int, mixed: Mixture, value: s4q.LinearQ, *, pool: bool = False) -> Callable[[int], Regress]:
-    return lambda i: Regress(i, level, mixed, value, 8, pool)
+    return lambda i: regress_request(i, level, mixed, value, 8, pool)
 
 
 def fields_of_regression(answer: Regression) -> dict[str, float]:
@@ -94,7 +95,7 @@ def test_regress_test_notices_planted_errors() -> None:
     for planted in (
         regress(2, mixed, value),  # one level off
         regress(1, Mixture(mixed.policies, [0.3, 0.4, 0.3]), value),  # one wrong weight
-        regress(1, mixed, s4q.LinearQ(-value.theta)),  # another target
+        regress(1, mixed, s4q.LinearQ.from_arrays(-value.theta)),  # another target
     ):
         assert p_of_same_law(played, answers(CountCollector(mdp, seed=2), planted, fields_of_regression)) < 1e-6
 
@@ -102,8 +103,8 @@ def test_regress_test_notices_planted_errors() -> None:
 def explore_of(
     mdp: FiniteMDP, policy: object, threshold: tuple[float, float], pool: bool = False
 ) -> Callable[[int], Explore]:
-    white = np.array(explore(mdp, s4q.UniformPolicy(2), threshold, 1).whitener)
-    white[1] *= 1.4
+    white = np.array(explore(mdp, s4q.UniformPolicy(2), threshold, 1, pool=pool).whitener)
+    white[-1] *= 1.4
     return lambda i: Explore(i, policy, white, threshold, 10**6, pool=pool)  # type: ignore[arg-type]
 
 
@@ -151,7 +152,7 @@ def test_explore_test_notices_planted_errors() -> None:
     policy = random_q(mdp)
     request_of = explore_of(mdp, policy, (4.0, 0.0))
     played = answers(EpisodeCollector(mdp, seed=1), request_of, fields_of_visits)
-    shifted = explore_of(mdp, s4q.LinearQ(np.roll(policy.theta, 1, axis=0)), (4.0, 0.0))  # one level off
+    shifted = explore_of(mdp, s4q.LinearQ.from_arrays(np.roll(policy.theta, 1, axis=0)), (4.0, 0.0))  # one level off
     assert p_of_same_law(played, answers(CountCollector(mdp, seed=2), shifted, fields_of_visits)) < 1e-6
     assert p_of_same_law(played, answers(OneEpisodeLate(mdp), request_of, fields_of_visits)) < 1e-6
 
@@ -169,7 +170,7 @@ def test_large_counts_have_the_exact_occupancies(n: int) -> None:
     """Relative errors shrink like 1/sqrt(n), far below what playing could reach."""
     mdp = s4q.problems.river_swim(3, 4)
     mixed = mixture(mdp)
-    answer = CountCollector(mdp, seed=0).collect(Regress(0, 2, mixed, zero_q(mdp), n))
+    answer = CountCollector(mdp, seed=0).collect(regress_request(0, 2, mixed, zero_q(mdp), n))
     exact = n * mdp.occupancies(mixed)[2].ravel()
     assert answer.moments.n == n
     np.testing.assert_allclose(answer.moments.gram.ravel(), exact, atol=6 * np.sqrt(n / 4))
@@ -228,8 +229,8 @@ def test_same_seed_same_bits_another_seed_differs() -> None:
 def test_policies_that_act_alike_are_drawn_together_and_counted_apart() -> None:
     mdp = s4q.problems.river_swim(3, 4)
     q = state_q(mdp)
-    twin = s4q.LinearQ(q.theta * 2)
-    answer = CountCollector(mdp).collect(Regress(0, 3, Mixture([q, twin], [0.5, 0.5]), zero_q(mdp), 10**6))
+    twin = s4q.LinearQ.from_arrays(q.theta * 2)
+    answer = CountCollector(mdp).collect(regress_request(0, 3, Mixture([q, twin], [0.5, 0.5]), zero_q(mdp), 10**6))
     assert answer.episodes_per_policy.sum() == 10**6
     assert abs(answer.episodes_per_policy[0] - 500_000) < 5 * 500
 
@@ -243,10 +244,10 @@ def sticky() -> FiniteMDP:
 def test_pooled_steps_of_one_episode_hang_together(n: int) -> None:
     """Counts, targets and next states are those of whole episodes: on the sticky problem all steps agree."""
     mdp = sticky()
-    value = s4q.LinearQ(np.tile([[[0.0], [10.0]]], (4, 1, 1)))
+    value = s4q.LinearQ.from_arrays(np.tile([[[0.0], [10.0]]], (4, 1, 1)))
     mixed = Mixture([s4q.UniformPolicy(1)], [1.0])
     for i in range(20):
-        moments = CountCollector(mdp, seed=0).collect(Regress(i, 1, mixed, value, n, pool=True)).moments
+        moments = CountCollector(mdp, seed=0).collect(regress_request(i, 1, mixed, value, n, pool=True)).moments
         seen = moments.gram.ravel()
         assert np.all(seen % 4 == 0)  # four steps an episode, all in one state
         np.testing.assert_allclose(moments.moment.ravel(), seen * [0.0, 11.0])
@@ -260,7 +261,7 @@ def slow_mover() -> FiniteMDP:
 
 def test_pooled_regress_of_dependent_steps_has_the_same_law() -> None:
     mdp = slow_mover()
-    value = s4q.LinearQ(np.tile([[[0.0], [3.0]]], (6, 1, 1)))
+    value = s4q.LinearQ.from_arrays(np.tile([[[0.0], [3.0]]], (6, 1, 1)))
     request_of = regress(2, Mixture([s4q.UniformPolicy(1)], [1.0]), value, pool=True)
     played = answers(EpisodeCollector(mdp, seed=1), request_of, fields_of_regression)
     counted = answers(CountCollector(mdp, seed=2), request_of, fields_of_regression)
@@ -324,4 +325,4 @@ def test_a_bursty_crossing_under_a_growing_threshold_has_the_same_law() -> None:
 def test_too_many_episodes_for_64_bits_are_refused() -> None:
     mdp = s4q.problems.river_swim(3, 12)
     with pytest.raises(ValueError, match=r"episodes are counted in 64 bits: at most 3.33e\+17 of 12 steps"):
-        CountCollector(mdp).collect(Regress(0, 2, mixture(mdp), zero_q(mdp), 10**18))
+        CountCollector(mdp).collect(regress_request(0, 2, mixture(mdp), zero_q(mdp), 10**18))

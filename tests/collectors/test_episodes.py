@@ -1,9 +1,11 @@
 """EpisodeCollector: the law of its answers against exact occupancies, and its bits."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from asking import regress_request
 from scipy.stats import chisquare
 from small_problems import blocked_mdp, cliff, random_mdp
 
@@ -49,20 +51,20 @@ def occupancy(mdp: FiniteMDP, mixed: Mixture) -> np.ndarray:
 
 
 def zero_q(mdp: FiniteMDP) -> s4q.LinearQ:
-    return s4q.LinearQ(np.zeros((mdp.horizon, mdp.spec.n_blocks, mdp.spec.block_dim)))
+    return s4q.LinearQ.from_arrays(np.zeros((mdp.horizon, mdp.spec.n_blocks, mdp.spec.block_dim)))
 
 
 def state_q(mdp: FiniteMDP) -> s4q.LinearQ:
     """A value that tells next states apart: action 0 of state s is worth (s + 1)/2."""
     theta = np.zeros((mdp.horizon, mdp.n_states, mdp.n_actions))
     theta[:, :, 0] = (np.arange(mdp.n_states) + 1) / 2
-    return s4q.LinearQ(theta.reshape(mdp.horizon, -1, 1))
+    return s4q.LinearQ.from_arrays(theta.reshape(mdp.horizon, -1, 1))
 
 
 def regress(
     mdp: FiniteMDP, level: int, mixed: Mixture, value: s4q.LinearQ | None = None, pool: bool = False
 ) -> Regression:
-    request = Regress(level, level, mixed, value or zero_q(mdp), N, pool)
+    request = regress_request(level, level, mixed, value or zero_q(mdp), N, pool)
     return EpisodeCollector(mdp, seed=5).collect(request)
 
 
@@ -129,7 +131,7 @@ def test_pooling_adds_all_steps() -> None:
     mixed = Mixture([s4q.UniformPolicy(2)], [1.0])
     value = state_q(mdp)
     collector = EpisodeCollector(mdp, seed=0)
-    pooled = collector.collect(Regress(0, 1, mixed, value, 3000, pool=True))
+    pooled = collector.collect(regress_request(0, 1, mixed, value, 3000, pool=True))
     assert pooled.moments.n == pooled.n_steps == 3000 * 4
     mean = pooled.moments.moment.ravel() / pooled.moments.gram.ravel()
     expected = (mdp.rewards[0] + mdp.transitions[0] @ ((np.arange(3) + 1) / 2)).ravel()
@@ -137,7 +139,8 @@ def test_pooling_adds_all_steps() -> None:
 
 
 def explore(mdp: FiniteMDP, policy: Policy, threshold: tuple[float, float], most: int, **more: object) -> Explore:
-    white = np.broadcast_to(np.eye(mdp.spec.block_dim), (mdp.horizon, *mdp.spec.gram_shape))
+    n_metrics = 1 if more.get("pool") else mdp.horizon
+    white = np.broadcast_to(np.eye(mdp.spec.block_dim), (n_metrics, *mdp.spec.gram_shape))
     return Explore(3, policy, white, threshold, most, **more)  # type: ignore[arg-type]
 
 
@@ -217,7 +220,7 @@ def same_bits(a: Answer, b: Answer) -> bool:
 
 def requests(mdp: FiniteMDP) -> list[Request]:
     return [
-        Regress(7, 1, mixture(mdp), zero_q(mdp), 5000),
+        regress_request(7, 1, mixture(mdp), zero_q(mdp), 5000),
         explore(mdp, stochastic_policy(mdp, 1), (2500.0, 1.0), 10**5),
     ]
 
@@ -251,12 +254,13 @@ def test_two_halves_of_a_request_give_the_bits_of_the_whole() -> None:
     mdp = random_mdp(5, 3, 4, 3, seed=1)
     collector = EpisodeCollector(mdp, seed=0)
     mixed = mixture(mdp)
-    whole = collector.collect(Regress(7, 1, mixed, zero_q(mdp), 5000))
-    first = collector.collect(Regress(7, 1, mixed, zero_q(mdp), 2048))
-    rest = collector.collect(Regress(7, 1, mixed, zero_q(mdp), 2952, done=2048))
+    whole = collector.collect(regress_request(7, 1, mixed, zero_q(mdp), 5000))
+    first = collector.collect(regress_request(7, 1, mixed, zero_q(mdp), 2048))
+    rest = collector.collect(regress_request(7, 1, mixed, zero_q(mdp), 2952, done=2048))
     merged = first
     for start in range(2048, 5000, 256):
-        merged = merged + collector.collect(Regress(7, 1, mixed, zero_q(mdp), min(256, 5000 - start), done=start))
+        n = min(256, 5000 - start)
+        merged = merged + collector.collect(regress_request(7, 1, mixed, zero_q(mdp), n, done=start))
     assert same_bits(merged, whole)
     assert (first + rest).n_episodes == whole.n_episodes
     np.testing.assert_allclose((first + rest).moments.gram, whole.moments.gram, rtol=1e-12)
@@ -274,7 +278,7 @@ def test_parts_cut_anywhere_use_fresh_dice() -> None:
     mdp = random_mdp(5, 3, 4, 3, seed=1)
     collector = EpisodeCollector(mdp, seed=0)
     parts = [
-        collector.collect(Regress(7, 1, mixture(mdp), zero_q(mdp), 100, done=done)).moments.moment
+        collector.collect(regress_request(7, 1, mixture(mdp), zero_q(mdp), 100, done=done)).moments.moment
         for done in (0, 100, 200)
     ]
     assert not np.array_equal(parts[0], parts[1])
@@ -296,9 +300,9 @@ def test_a_shard_played_with_another_start_is_cut_elsewhere() -> None:
 def test_pooled_steps_that_end_an_episode_are_worth_what_the_level_says(kind: type, level: int) -> None:
     """The cliff is deterministic: the pooled fit of any level is r + V(next), or r + the known worth of an end."""
     mdp = cliff()
-    value = s4q.LinearQ(np.random.default_rng(0).random((8, 20, 1)))
+    value = s4q.LinearQ.from_arrays(np.random.default_rng(0).random((8, 20, 1)))
     answer = kind(mdp, seed=0).collect(
-        Regress(0, level, Mixture([s4q.UniformPolicy(4)], [1.0]), value, 3000, pool=True)
+        regress_request(0, level, Mixture([s4q.UniformPolicy(4)], [1.0]), value, 3000, pool=True)
     )
     after = value.value(level + 1, mdp.features.level(0)) if level + 1 < 8 else np.zeros(5)
     after[4] = mdp.spec.ended_value(level)
@@ -321,7 +325,7 @@ def test_keep_and_done_together() -> None:
 def test_exact_sums_on_a_deterministic_problem(kind: type) -> None:
     """One state, one action, reward 0.5 a step for 3 steps, the value clipped at 1: every sum is known."""
     mdp = FiniteMDP(np.ones((1, 1, 1)), [[0.5]], [1.0], horizon=3, reward_noise="none")
-    q = s4q.LinearQ(np.full((3, 1, 1), 5.0), clip=[[0.0, 1.0]] * 3)
+    q = s4q.LinearQ.from_arrays(np.full((3, 1, 1), 5.0), clip=[[0.0, 1.0]] * 3)
     answer = kind(mdp).collect(explore(mdp, q, (np.inf, 0.0), 10))
     assert (answer.return_sum, answer.start_value_sum, answer.n_steps) == (15.0, 10.0, 30)
     assert answer.return_sum_sq == (22.5 if kind is EpisodeCollector else None)
@@ -330,7 +334,7 @@ def test_exact_sums_on_a_deterministic_problem(kind: type) -> None:
 def test_requests_with_different_ids_have_different_dice() -> None:
     mdp = random_mdp(5, 3, 4, 3, seed=1)
     first, second = (
-        EpisodeCollector(mdp, seed=0).collect(Regress(i, 1, mixture(mdp), zero_q(mdp), 100)).moments.moment
+        EpisodeCollector(mdp, seed=0).collect(regress_request(i, 1, mixture(mdp), zero_q(mdp), 100)).moments.moment
         for i in (0, 1)
     )
     assert not np.array_equal(first, second)
@@ -349,9 +353,12 @@ def test_a_growing_threshold_is_followed_across_shards() -> None:
 
 
 BAD_REQUESTS = [
-    (lambda mdp: Regress(0, 3, mixture(mdp), zero_q(mdp), 5), r"level must lie in 0..2; got 3"),
-    (lambda mdp: Regress(0, -1, mixture(mdp), zero_q(mdp), 5), r"level must lie in 0..2; got -1"),
-    (lambda mdp: Regress(0, 1, mixture(mdp), zero_q(mdp), 0), r"n_episodes .*got 0"),
+    (lambda mdp: regress_request(0, 3, mixture(mdp), zero_q(mdp), 5), r"level must lie in 0..2; got 3"),
+    (lambda mdp: regress_request(0, -1, mixture(mdp), zero_q(mdp), 5), r"level .*got -1"),
+    (lambda mdp: regress_request(0, 1, mixture(mdp), zero_q(mdp), 0), r"n_episodes .*got 0"),
+    (lambda mdp: Regress(0, 1, mixture(mdp), None, 5), r"target must be a QLevel before the last level"),
+    (lambda mdp: Regress(0, 2, mixture(mdp), zero_q(mdp).levels[0], 5), r"target must be None at the last level"),
+    (lambda mdp: Regress(0, 1, mixture(mdp), zero_q(mdp), 5), r"target must be the QLevel of level \+ 1"),
     (lambda mdp: explore(mdp, s4q.UniformPolicy(2), (np.nan, 0.0), 5), r"threshold .*nan"),
     (lambda mdp: explore(mdp, s4q.UniformPolicy(2), (1.0, 0.0), 5, keep=-3), r"keep .*got -3"),
     (lambda mdp: explore(mdp, s4q.UniformPolicy(2), (1.0, 0.0), 0), r"n_episodes .*got 0"),
@@ -359,6 +366,6 @@ BAD_REQUESTS = [
 
 
 @pytest.mark.parametrize(("make", "message"), BAD_REQUESTS)
-def test_bad_requests_are_refused(make: Callable[[FiniteMDP], object], message: str) -> None:
+def test_bad_requests_are_refused(make: Callable[[FiniteMDP], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        make(one_hot_mdp())
+        EpisodeCollector(one_hot_mdp()).collect(make(one_hot_mdp()))

@@ -3,6 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+from asking import q_with_spread, regress_request
 from scipy.stats import chisquare
 from small_envs import Drift, MDPEnv, Waves
 from small_problems import cliff, random_mdp
@@ -13,7 +14,6 @@ from s4q.collectors import CountCollector, EpisodeCollector, GymCollector
 from s4q.collectors.seeding import EpisodeDraws
 from s4q.collectors.stepping.greedy_actor import GreedyActor
 from s4q.collectors.stepping.step_features import StepFeatures
-from s4q.core.linear_q import Spread
 from s4q.core.messages import Answer, Explore, Mixture, Phi, Regress, Request
 from s4q.features import Dense, OneHot, PerAction, RandomFourier
 
@@ -29,9 +29,9 @@ def random_q(spec: s4q.Spec, seed: int, spread: bool = True) -> s4q.LinearQ:
     rng = np.random.default_rng(seed)
     shape = (spec.horizon, spec.n_blocks, spec.block_dim)
     white = np.tril(rng.normal(size=(*shape, spec.block_dim)))
-    second = Spread(rng.normal(size=shape), rng.uniform(0.1, 1.0, size=(spec.horizon, 4))) if spread else None
-    clip = [[0.0, bound] for bound in spec.value_bound]
-    return s4q.LinearQ(rng.normal(size=shape), white, rng.random((spec.horizon, spec.n_blocks)), np.array(clip), second)
+    second = (rng.normal(size=shape), rng.uniform(0.1, 1.0, size=(spec.horizon, 4))) if spread else ()
+    clip = [(0.0, bound) for bound in spec.value_bound]
+    return q_with_spread(rng.normal(size=shape), white, rng.random((spec.horizon, spec.n_blocks)), clip, *second)
 
 
 def all_requests(spec: s4q.Spec, n: int = 300) -> list[Request]:
@@ -41,12 +41,12 @@ def all_requests(spec: s4q.Spec, n: int = 300) -> list[Request]:
     varied = white * np.linspace(1.0, 2.0, spec.horizon)[:, None, None, None]
     value, last = random_q(spec, 3), spec.horizon - 1
     return [
-        Regress(0, 0, mixture, value, n),
-        Regress(1, last, mixture, value, n),
-        Regress(2, last // 2, mixture, value, n, pool=True),
+        regress_request(0, 0, mixture, value, n),
+        regress_request(1, last, mixture, value, n),
+        regress_request(2, last // 2, mixture, value, n, pool=True),
         Explore(3, random_q(spec, 4), varied, (np.inf, 0.0), n, keep=5),
         Explore(4, random_q(spec, 4), varied, (1.0, 0.3), 10**5, keep=3),
-        Explore(5, s4q.UniformPolicy(spec.n_actions), white, (3.0, 0.5), 10**5, pool=True),
+        Explore(5, s4q.UniformPolicy(spec.n_actions), white[:1], (3.0, 0.5), 10**5, pool=True),
     ]
 
 
@@ -100,7 +100,7 @@ def test_sums_are_those_of_the_definition(dense: bool) -> None:
     spec, env = drift_spec(features), Drift()
     collector = GymCollector(env, features, spec, seed=5)
     for level in (0, 3, 7):
-        request = Regress(level, level, Mixture([random_q(spec, 1)], [1.0]), random_q(spec, 2), 100)
+        request = regress_request(level, level, Mixture([random_q(spec, 1)], [1.0]), random_q(spec, 2), 100)
         moments, want = collector.collect(request).moments, literal(env, features, spec, request, 5, 100)
         moment = np.zeros(spec.gram_shape[:2])
         for (block, vector), y in zip(want["phi"], want["y"], strict=True):
@@ -144,9 +144,9 @@ def test_an_episode_does_not_depend_on_where_a_request_is_cut() -> None:
     spec = drift_spec(features)
     collector = GymCollector(Drift(), features, spec, seed=1)
     mixture, value = all_requests(spec)[0].mixture, random_q(spec, 3)
-    whole = collector.collect(Regress(0, 2, mixture, value, 100))
-    parts = collector.collect(Regress(0, 2, mixture, value, 3)) + collector.collect(
-        Regress(0, 2, mixture, value, 97, done=3)
+    whole = collector.collect(regress_request(0, 2, mixture, value, 100))
+    parts = collector.collect(regress_request(0, 2, mixture, value, 3)) + collector.collect(
+        regress_request(0, 2, mixture, value, 97, done=3)
     )
     np.testing.assert_allclose(parts.moments.moment, whole.moments.moment, rtol=1e-12, atol=1e-13)
     assert parts.episodes_per_policy.tolist() == whole.episodes_per_policy.tolist()
@@ -215,8 +215,9 @@ def test_the_fast_greedy_action_is_that_of_linear_q(kind: str, spread: bool) -> 
     k, n_blocks = sizes[kind]
     theta = rng.normal(size=(2, n_blocks, k))
     white, width = rng.normal(size=(2, n_blocks, k, k)), rng.random((2, n_blocks))
-    second = Spread(rng.normal(size=theta.shape), rng.uniform(0.1, 1.0, size=(2, 4))) if spread else None
-    for q in (s4q.LinearQ(theta), s4q.LinearQ(theta, white, width, None, second)):
+    second = (rng.normal(size=theta.shape), rng.uniform(0.1, 1.0, size=(2, 4))) if spread else ()
+    no_clip = [(-np.inf, np.inf)] * 2
+    for q in (s4q.LinearQ.from_arrays(theta), q_with_spread(theta, white, width, no_clip, *second)):
         actor = GreedyActor(q)
         for _ in range(50):
             vectors = rng.normal(size=(4, k))
@@ -253,7 +254,7 @@ def test_one_psi_for_all_actions_has_the_bits_of_the_features_written_out() -> N
 
 
 def test_exact_ties_go_to_the_lowest_action() -> None:
-    q = s4q.LinearQ(np.zeros((1, 3, 2)), np.tile(np.eye(2), (1, 3, 1, 1)), np.ones((1, 3)))
+    q = s4q.LinearQ.from_arrays(np.zeros((1, 3, 2)), np.tile(np.eye(2), (1, 3, 1, 1)), np.ones((1, 3)))
     step = StepFeatures(np.array([[0.1, 0.2], [0.3, 0.4], [0.3, 0.4]]), np.arange(3))
     assert GreedyActor(q)(0, None, step, EpisodeDraws(0, 0, 0, 1)) == 1
 
@@ -269,7 +270,10 @@ def law_of(env_id: str, horizon: int, n: int, slippery: bool | None = None) -> t
     theta = np.zeros((horizon, mdp.n_states * mdp.n_actions, 1))
     theta[:, : spec.n_blocks] = rng.normal(size=(horizon, spec.n_blocks, 1))
     worst_visits, worst_return = 0.0, 0.0
-    pairs = [(s4q.UniformPolicy(mdp.n_actions),) * 2, (s4q.LinearQ(theta[:, : spec.n_blocks]), s4q.LinearQ(theta))]
+    pairs = [
+        (s4q.UniformPolicy(mdp.n_actions),) * 2,
+        (s4q.LinearQ.from_arrays(theta[:, : spec.n_blocks]), s4q.LinearQ.from_arrays(theta)),
+    ]
     for policy, counted in pairs:
         white = np.ones((horizon, spec.n_blocks, 1, 1))
         stepped = GymCollector(env, features, spec, seed=1).collect(Explore(0, policy, white, (np.inf, 0.0), n))
@@ -308,9 +312,11 @@ def test_stepping_agrees_in_law_with_the_reference() -> None:
     """The cliff: negative rewards, early ends. Mean targets and returns against EpisodeCollector, many episodes."""
     mdp, n = cliff(), 1000
     mixture = Mixture([s4q.UniformPolicy(4)], [1.0])
-    request = Regress(0, 2, mixture, random_q(mdp.spec, 3), n)
+    request = regress_request(0, 2, mixture, random_q(mdp.spec, 3), n)
     stepped = GymCollector(MDPEnv(mdp), mdp.features, mdp.spec, seed=1).collect(request).moments
-    reference = EpisodeCollector(mdp, seed=1).collect(Regress(0, 2, mixture, random_q(mdp.spec, 3), 20 * n)).moments
+    reference = (
+        EpisodeCollector(mdp, seed=1).collect(regress_request(0, 2, mixture, random_q(mdp.spec, 3), 20 * n)).moments
+    )
     a, b = stepped.gram.ravel(), reference.gram.ravel() / 20
     assert np.max(np.abs(a - b) / np.sqrt(b + 1)) < 5
     seen = a > 5

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from asking import q_with_spread, regress_request
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from literal_player import LiteralPlayer, Sums, kept_row
@@ -18,7 +19,6 @@ from s4q.collectors import (
     GymCollector,
     VectorCollector,
 )
-from s4q.core.linear_q import Spread
 from s4q.core.messages import Answer, Explore, Mixture, Phi, Regress, Request, Visits
 from s4q.features import Dense, OneHot, PerAction, RandomFourier
 from s4q.problems import FiniteMDP
@@ -103,11 +103,11 @@ def any_q(spec: s4q.Spec, seed: int, *, bonus: bool = True) -> s4q.LinearQ:
     rng = np.random.default_rng(seed)
     shape = spec.theta_shape
     if not bonus:
-        return s4q.LinearQ(rng.normal(size=shape))
+        return s4q.LinearQ.from_arrays(rng.normal(size=shape))
     white = np.tril(rng.normal(size=(*shape, spec.block_dim)))
-    spread = Spread(rng.normal(size=shape), rng.uniform(0.1, 1.0, size=(spec.horizon, 4)))
-    clip = np.array([[0.2 * bound, 0.8 * bound] for bound in spec.value_bound])
-    return s4q.LinearQ(rng.normal(size=shape), white, rng.random(shape[:2]), clip, spread)
+    second, scale = rng.normal(size=shape), rng.uniform(0.1, 1.0, size=(spec.horizon, 4))
+    clip = [(0.2 * bound, 0.8 * bound) for bound in spec.value_bound]
+    return q_with_spread(rng.normal(size=shape), white, rng.random(shape[:2]), clip, second, scale)
 
 
 def requests_of(spec: s4q.Spec, n: int, *, draws: bool = True) -> list[Request]:
@@ -119,17 +119,16 @@ def requests_of(spec: s4q.Spec, n: int, *, draws: bool = True) -> list[Request]:
     for level in range(spec.horizon):
         for pool in (False, True):
             value = values[(level + pool) % 2]
-            found.append(Regress(len(found), level, mixture, value, n, pool, done=5 * (level % 2)))
+            found.append(regress_request(len(found), level, mixture, value, n, pool, done=5 * (level % 2)))
     rng = np.random.default_rng(9)
     white = rng.uniform(0.2, 1.0, size=(spec.horizon, *spec.gram_shape))
-    shared = np.broadcast_to(white[:1], white.shape)
     levels = np.linspace(0.1, 0.3, spec.horizon)
     i = len(found)
     return [
         *found,
         Explore(i, any_q(spec, 6), white, (np.inf, 0.0), n, keep=4),
         Explore(i + 1, third, white, (1.0, 0.4), 200, keep=2),
-        Explore(i + 2, any_q(spec, 7), shared, (2.0, 0.3), 200, keep=200, pool=True),
+        Explore(i + 2, any_q(spec, 7), white[:1], (2.0, 0.3), 200, keep=200, pool=True),
         Explore(i + 3, any_q(spec, 7, bonus=False), white, (1.5, 0.2), 200, keep=3, done=5, progress=levels),
     ]
 

@@ -24,7 +24,7 @@ MAKERS = {
     ("threshold", "n"), [(5.0, 5), (5.0 + 1e-12, 5), (5.0 + 1e-6, 6), (5.0 - 1e-6, 5), (4.0 + 1e-12, 4), (0.5, 1)]
 )
 def test_a_sum_that_falls_short_by_rounding_has_reached_the_threshold(kind, threshold, n):
-    q = s4q.LinearQ(np.zeros((2, 1, 1)))
+    q = s4q.LinearQ.from_arrays(np.zeros((2, 1, 1)))
     request = Explore(0, q, np.ones((2, 1, 1, 1)), (threshold, 0.0), 100, 0)
     assert MAKERS[kind](ONE).collect(request).n_episodes == n
     pooled = Explore(0, q, np.ones((2, 1, 1, 1)), (2 * threshold, 0.0), 100, 0, pool=True)
@@ -39,7 +39,7 @@ TWO = s4q.FiniteMDP(np.ones((1, 3, 1)), [[0.1, 0.5, 0.9]], [1.0], horizon=1, rew
     ("theta", "action"), [((0.3, 0.3 + 1e-15, 0.1), 0), ((0.3, 0.3 + 1e-9, 0.1), 1), ((-0.3 - 1e-14, -0.4, -0.3), 0)]
 )
 def test_values_that_differ_by_rounding_are_a_tie(kind, theta, action):
-    q = s4q.LinearQ(np.array(theta).reshape(1, 3, 1))
+    q = s4q.LinearQ.from_arrays(np.array(theta).reshape(1, 3, 1))
     request = Explore(0, q, np.ones((1, 3, 1, 1)), (np.inf, 0.0), 4, 0)
     answer = MAKERS[kind](TWO).collect(request)
     assert answer.grams[0, :, 0, 0].tolist() == [4.0 * (a == action) for a in range(3)]

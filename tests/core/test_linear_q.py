@@ -1,5 +1,8 @@
 """The optimistic value, its clip and its greedy policy."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +12,7 @@ import s4q
 from s4q import LinearQ, Phi
 from s4q.core.blocks import dense
 from s4q.core.factors import whitener
-from s4q.core.linear_q import LevelBonus, Spread
+from s4q.core.optimism import QLevel
 
 
 @given(n_blocks=st.integers(1, 4), k=st.integers(1, 3), n_actions=st.integers(1, 4), seed=st.integers(0, 10**6))
@@ -21,7 +24,7 @@ def test_optimistic_value_against_long_vectors_and_inverses(n_blocks: int, k: in
     gram = np.einsum("hbni,hbnj->hbij", x, x)
     theta, width = rng.normal(size=(horizon, n_blocks, k)), rng.random((horizon, n_blocks))
     white = np.stack([whitener(g, 0.4) for g in gram])
-    q = LinearQ(theta, white, width, clip=[[0.0, 1.0], [-np.inf, 0.5]])
+    q = LinearQ.from_arrays(theta, white, width, clip=[[0.0, 1.0], [-np.inf, 0.5]])
     for h in range(horizon):
         expected = np.zeros((n, n_actions))
         for i in range(n):
@@ -40,7 +43,7 @@ def test_optimistic_value_against_long_vectors_and_inverses(n_blocks: int, k: in
 
 def test_saturated_values_do_not_hide_the_better_action() -> None:
     """Both actions are clipped to 1; the greedy action is the one with the larger unclipped value."""
-    q = LinearQ([[[2.0], [3.0]]], clip=[[0.0, 1.0]])
+    q = LinearQ.from_arrays([[[2.0], [3.0]]], clip=[[0.0, 1.0]])
     phi = Phi(np.ones((1, 2, 1)), np.array([[0, 1]]))
     assert q.q_values(0, phi).tolist() == [[1.0, 1.0]]
     assert q.greedy(0, phi).tolist() == [1]
@@ -48,7 +51,7 @@ def test_saturated_values_do_not_hide_the_better_action() -> None:
 
 
 def test_exact_ties_go_to_the_lowest_action_and_no_features_are_worth_nothing() -> None:
-    q = LinearQ(np.zeros((1, 1, 2)), np.ones((1, 1, 2, 2)), [1.0], [[0.0, 1.0]])
+    q = LinearQ.from_arrays(np.zeros((1, 1, 2)), np.ones((1, 1, 2, 2)), [1.0], [[0.0, 1.0]])
     phi = Phi(np.zeros((2, 3, 2)), np.zeros((2, 3), dtype=np.int64))
     assert q.greedy(0, phi).tolist() == [0, 0]
     assert q.value(0, phi).tolist() == [0.0, 0.0]
@@ -57,45 +60,69 @@ def test_exact_ties_go_to_the_lowest_action_and_no_features_are_worth_nothing() 
 
 def test_arrays_are_copied_and_frozen() -> None:
     theta = np.zeros((1, 1, 1))
-    q = LinearQ(theta)
+    q = LinearQ.from_arrays(theta)
     theta[:] = 7.0
     assert q.theta.item() == 0.0
-    assert not q.theta.flags.writeable
+    assert not q.levels[0].theta.flags.writeable
 
 
-@pytest.mark.parametrize("kind", ["plain", "bonus", "shared", "spread"])
-def test_levels_written_one_by_one_in_place_or_in_copies(kind: str) -> None:
-    """Both ways give one Q; a copy leaves what it was made from alone, whoever holds that."""
-    rng, horizon = np.random.default_rng(0), 4
-    whiteners = None if kind == "plain" else rng.random((1 if kind in ("shared", "spread") else horizon, 2, 3, 3))
-    spread = Spread(rng.random((horizon, 2, 3)), rng.random((horizon, 4))) if kind == "spread" else None
-    width = None if whiteners is None else rng.random((horizon, 2))
-    made = LinearQ(rng.random((horizon, 2, 3)), whiteners, width, np.array([[0.0, 1.0]] * horizon), spread)
-    before = [np.array(array) for array in made._arrays() if array is not None]
-    copies = in_place = made
-    for level in reversed(range(horizon)):
-        theta, second = rng.random((2, 3)), rng.random((2, 3))
-        bonus = LevelBonus(rng.random((2, 3, 3)), rng.random(2), second, *rng.random(4).tolist())
-        copies = copies.with_level(level, theta, bonus)
-        if level == horizon - 1:
-            in_place = in_place.with_level(level, theta, bonus)
-        else:
-            in_place.write_level(level, theta, bonus)
-        assert np.array_equal(copies.theta[level], theta)
-    assert in_place.same_as(copies)
-    assert not in_place.theta.flags.writeable
-    after = [array for array in made._arrays() if array is not None]
-    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
-    with pytest.raises(ValueError, match=r"theta\[0, 0\] is nan"):
-        in_place.write_level(0, np.full((2, 3), np.nan), None)
-    assert in_place.same_as(copies)
-    if kind == "bonus":
-        with pytest.raises(ValueError, match="must not be negative; got -3"):
-            in_place.write_level(0, theta, LevelBonus(bonus.whitener, np.array([1.0, -3.0])))
+def test_levels_share_what_is_read_only_and_copy_the_rest() -> None:
+    rng = np.random.default_rng(0)
+    mine, theta = rng.random((2, 3, 3)), rng.random((2, 3))
+    first = QLevel(theta, mine, [1.0, 2.0])
+    second = QLevel(theta, first.whitener, 1.5)
+    mine[:] = 7.0
+    assert first.whitener.max() < 1
+    assert second.whitener is first.whitener
+    assert second.width.tolist() == [1.5, 1.5]
+    for array in first.arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0.0
+    apart = QLevel(theta, first.whitener.copy(), 1.5)
+    q, other = LinearQ([first, second]), LinearQ([first, apart])
+    assert other.nbytes - q.nbytes == first.whitener.nbytes
+    assert q.same_as(other)
+    for changed in (
+        replace(second, kappa=0.1),
+        replace(second, clip=(0.0, 1.0)),
+        replace(second, second=theta),
+        replace(second, theta=theta + 1e-15),
+    ):
+        assert not q.same_as(LinearQ([first, changed]))
+    assert not q.same_as(LinearQ([first]))
+    assert repr(q) == "LinearQ(2 levels, 2 blocks of 3, with bonus)"
+
+
+BAD_LEVELS: list[tuple[dict[str, Any], str]] = [
+    ({"theta": np.full((2, 3), np.nan)}, r"theta\[0, 0\] is nan"),
+    ({"theta": np.zeros(3)}, r"theta must have shape \(n_blocks, k\)"),
+    ({"width": [1.0, -3.0]}, "width .* must not be negative; got -3"),
+    ({"width": None}, "whitener and width make the bonus together"),
+    ({"width": [1.0, 1.0, 1.0]}, "width must have shape"),
+    ({"whitener": np.eye(3)}, "whitener must have shape"),
+    ({"clip": (1.0, 0.0)}, r"clip holds \(lower, upper\) with lower <= upper; got \(1.0, 0.0\)"),
+    ({"clip": (np.nan, 0.0)}, "clip holds"),
+    ({"second": np.zeros((2, 2))}, "second must have shape"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_LEVELS)
+def test_a_level_refuses_nonsense(change: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {"theta": np.zeros((2, 3)), "whitener": np.ones((2, 3, 3)), "width": np.ones(2)}
+    with pytest.raises(ValueError, match=message):
+        QLevel(**(good | change))
+
+
+def test_levels_must_be_of_one_shape() -> None:
+    with pytest.raises(ValueError, match=r"levels\[1\].theta must have shape"):
+        LinearQ([QLevel(np.zeros((2, 3))), QLevel(np.zeros((2, 2)))])
+    for nothing in ([], np.zeros((1, 1, 1))):
+        with pytest.raises(ValueError, match="levels must hold a QLevel for each level"):
+            LinearQ(nothing)  # type: ignore[arg-type]
 
 
 def test_a_linear_q_is_a_policy() -> None:
     mdp = s4q.problems.chain(4, 3)
-    best = LinearQ(mdp.q_star.reshape(3, 8, 1))
+    best = LinearQ.from_arrays(mdp.q_star.reshape(3, 8, 1))
     assert mdp.value(best) == mdp.v_star
     np.testing.assert_allclose(mdp.q_values(best), mdp.q_star)

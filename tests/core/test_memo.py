@@ -9,7 +9,7 @@ from s4q.core.linear_q import LinearQ
 
 
 def policy(number: float) -> LinearQ:
-    return LinearQ(np.full((1, 1, 1), number))
+    return LinearQ.from_arrays(np.full((1, 1, 1), number))
 
 
 def test_objects_may_die_and_their_names_be_given_away() -> None:

@@ -33,7 +33,7 @@ class Episode(NamedTuple):
 class Sums:
     """Everything that an answer may hold, by plain names."""
 
-    gram: list[list[list[Vector]]]  # (H, n_blocks, k, k); a regression uses level 0 for its own
+    gram: list[list[list[Vector]]]  # (H or 1, n_blocks, k, k); a regression uses level 0 for its own
     moment: list[Vector]  # (n_blocks, k)
     moment_sq: list[Vector]
     progress: Vector
@@ -71,15 +71,19 @@ class LiteralPlayer:
 
     def optimistic(self, q: Any, h: int, vector: Vector, block: int) -> float:
         """phi . theta + (width + kappa sigma) |W phi|, from the parameters of a LinearQ."""
-        line = sum(x * t for x, t in zip(vector, q.theta[h][block].tolist(), strict=True))
-        if q.whitener is None:
+        return self.optimistic_level(q.levels[h], vector, block)
+
+    def optimistic_level(self, level: Any, vector: Vector, block: int) -> float:
+        """The same, from the parameters of one level."""
+        line = sum(x * t for x, t in zip(vector, level.theta[block].tolist(), strict=True))
+        if level.whitener is None:
             return line
-        white = q.whitener[h if len(q.whitener) > 1 else 0][block].tolist()
+        white = level.whitener[block].tolist()
         norm_sq = sum(sum(w * x for w, x in zip(row, vector, strict=True)) ** 2 for row in white)
-        width = float(q.width[h][block])
-        if q.spread is not None:
-            noise, ceiling, ridge, kappa = q.spread.scale[h].tolist()
-            second = sum(x * t for x, t in zip(vector, q.spread.second[h][block].tolist(), strict=True))
+        width = float(level.width[block])
+        if level.second is not None:
+            noise, ceiling, ridge, kappa = level.noise, level.ceiling, level.ridge, level.kappa
+            second = sum(x * t for x, t in zip(vector, level.second[block].tolist(), strict=True))
             seen = max(0.0, 1.0 / max(norm_sq, 1e-300) - ridge)
             variance = min(max(second - line * line, 0.0), ceiling)
             width += kappa * math.sqrt((seen * variance + noise) / max(seen, 1.0))
@@ -90,12 +94,13 @@ class LiteralPlayer:
         vectors, blocks = self.look(seen_at, observation)
         return [self.optimistic(q, h, v, b) for v, b in zip(vectors, blocks, strict=True)]
 
-    def worth(self, q: Any, h: int, observation: Any, seen_at: int) -> float:
-        """max over actions, clipped; 0 after the last level."""
-        if h == self.horizon:
+    def worth(self, level: Any, observation: Any, seen_at: int) -> float:
+        """max over actions of one level of a Q, clipped; 0 where there is none."""
+        if level is None:
             return 0.0
-        best = max(self.values(q, h, observation, seen_at))
-        return best if q.clip is None else min(max(best, float(q.clip[h][0])), float(q.clip[h][1]))
+        vectors, blocks = self.look(seen_at, observation)
+        best = max(self.optimistic_level(level, v, b) for v, b in zip(vectors, blocks, strict=True))
+        return min(max(best, float(level.clip[0])), float(level.clip[1]))
 
     def chances(self, policy: Any, h: int, observation: Any) -> Vector:
         """Of every action: greedy for a LinearQ, a table (H, S, A), or all alike."""
@@ -195,7 +200,7 @@ class LiteralPlayer:
 
     def mean_visits(self, request: Any, mdp: Any) -> tuple[Sums, dict[tuple[Any, ...], float]]:
         """The expected sums of one episode of an Explore, and how often each kept step is seen."""
-        sums = self._empty(self.horizon, 1, 1 if request.pool else self.horizon)
+        sums = self._empty(1 if request.pool else self.horizon, 1, 1 if request.pool else self.horizon)
         seen: dict[tuple[Any, ...], float] = {}
         for h, chance, step in self.all_steps(mdp, request.policy, self.horizon):
             sums.n_steps += chance
@@ -207,7 +212,7 @@ class LiteralPlayer:
             seen[row] = seen.get(row, 0.0) + chance
         if hasattr(request.policy, "theta"):
             starts = enumerate(mdp.start.tolist())
-            sums.start_value_sum = sum(p * self.worth(request.policy, 0, s, 0) for s, p in starts if p > 0)
+            sums.start_value_sum = sum(p * self.worth(request.policy.levels[0], s, 0) for s, p in starts if p > 0)
         return sums, seen
 
     def last_step(self, request: Any, reset_early: bool) -> int:
@@ -234,7 +239,7 @@ class LiteralPlayer:
         if step.ended:
             y += (self.horizon - 1 - request.level) * -self.low  # 0 a step from now on, in shifted units
         else:
-            y += self.worth(request.value, request.level + 1, step.after, min(h + 1, self.horizon - 1))
+            y += self.worth(request.target, step.after, min(h + 1, self.horizon - 1))
         add_outer(sums.gram[0][b], x, weight)
         for i in range(self.k):
             sums.moment[b][i] += weight * x[i] * y
@@ -245,7 +250,7 @@ class LiteralPlayer:
     def visits(self, request: Any, episodes: Iterable[Episode], n_kept: int | None = None) -> Sums:
         """Of an Explore: up to and including the first episode with which it crosses."""
         levels = 1 if request.pool else self.horizon
-        sums = self._empty(self.horizon, 1, levels)
+        sums = self._empty(levels, 1, levels)
         before = [0.0] * levels if request.progress is None else request.progress.tolist()
         if hasattr(request.policy, "theta"):
             sums.start_value_sum = 0.0
@@ -253,7 +258,7 @@ class LiteralPlayer:
             sums.n_episodes += 1
             sums.n_steps += len(steps)
             if sums.start_value_sum is not None:
-                sums.start_value_sum += self.worth(request.policy, 0, steps[0].observation, 0)
+                sums.start_value_sum += self.worth(request.policy.levels[0], steps[0].observation, 0)
             total = 0.0
             for h, step in enumerate(steps):
                 sums.progress[0 if request.pool else h] += self._visit(sums, request, h, step)
@@ -273,8 +278,8 @@ class LiteralPlayer:
         """Adds phi phi^T; returns |W phi|^2."""
         vectors, blocks = self.look(h, step.observation)
         x, b = vectors[step.action], blocks[step.action]
-        add_outer(sums.gram[h][b], x, weight)
-        white = request.whitener[h][b].tolist()
+        add_outer(sums.gram[0 if request.pool else h][b], x, weight)
+        white = request.whitener[0 if request.pool else h][b].tolist()
         return sum(sum(w * xi for w, xi in zip(row, x, strict=True)) ** 2 for row in white)
 
     def _kept(self, h: int, step: Step) -> tuple[Any, ...]:

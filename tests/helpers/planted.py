@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import s4q
 from s4q.core.blocks import Array
-from s4q.core.linear_q import LevelBonus, LinearQ
 from s4q.core.messages import Regress, Shard
+from s4q.core.optimism import QLevel
 from s4q.learners.presets import Constants
 from s4q.problems import FiniteMDP
 from s4q.theory import bounds
@@ -20,13 +19,13 @@ from s4q.theory.prescribed import Prescribed
 
 def drop_bonus(monkeypatch: pytest.MonkeyPatch) -> None:
     """The learner plays without a bonus; the radius of its fits is still known."""
-    bonus = Constants.bonus
+    bonus = Constants.with_bonus
 
-    def nothing(*arguments: Any) -> LevelBonus:
+    def nothing(*arguments: Any) -> QLevel:
         kept = bonus(*arguments)
         return replace(kept, width=0 * kept.width)
 
-    monkeypatch.setattr(Constants, "bonus", nothing)
+    monkeypatch.setattr(Constants, "with_bonus", nothing)
 
 
 def divide_width(monkeypatch: pytest.MonkeyPatch, divisor: float) -> None:
@@ -44,11 +43,12 @@ def divide_s3q_radius(monkeypatch: pytest.MonkeyPatch, divisor: float) -> None:
 
 
 class OffByOneLevel:
-    """A collector that regresses on the target of the level after the next."""
+    """A collector that regresses on the target of the level after the next, once it has seen that one."""
 
     def __init__(self, mdp: FiniteMDP, seed: int) -> None:
         self._inner = s4q.collectors.CountCollector(mdp, seed=seed)
         self.mdp, self.seed = mdp, seed
+        self._targets: dict[int, QLevel | None] = {}
 
     def shards(self, request: Any) -> Iterator[Shard]:
         return iter(self._inner.shards(request))
@@ -58,15 +58,8 @@ class OffByOneLevel:
 
     def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
         if isinstance(request, Regress):
-            request = replace(request, value=_moved_up(request.value))
+            self._targets[request.level] = request.target
+            if request.target is not None:
+                later = self._targets.get(request.level + 1) or QLevel(0 * request.target.theta)
+                request = replace(request, target=later)
         return self._inner.play(request, shard, start)
-
-
-def _moved_up(q: LinearQ) -> LinearQ:
-    """Level h holds what level h + 1 held; the last level holds 0."""
-    last = np.zeros_like(q.theta[:1])
-    theta = np.concatenate([q.theta[1:], last])
-    if q.whitener is None or q.width is None:
-        return LinearQ(theta)
-    width = np.concatenate([q.width[1:], 0 * q.width[:1]])
-    return LinearQ(theta, np.concatenate([q.whitener[1:], q.whitener[:1]]), width, q.clip)

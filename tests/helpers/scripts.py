@@ -60,10 +60,10 @@ class ScriptedCollector:
             ended = one.ended and len(one.actions) == h + 1
             if ended:
                 after = -spec.reward_min * (spec.horizon - 1 - h)
-            elif h + 1 == spec.horizon:
+            elif request.target is None:
                 after = 0.0
             else:
-                after = float(request.value.value(h + 1, self.mdp.features(h + 1, np.array([one.states[h + 1]])))[0])
+                after = float(request.target.value(self.mdp.features(h + 1, np.array([one.states[h + 1]])))[0])
             vectors.append(vector[0])
             blocks.append(block[0])
             targets.append(one.rewards[h] - spec.reward_min + after)

@@ -42,7 +42,7 @@ class SharedDiceCollector:
             if steps and not request.pool:
                 steps = [step for step in steps if step.levels[0] == request.level]
             if steps:
-                total = total + Transitions.concatenate(steps).moments(spec, request.level, request.value)
+                total = total + Transitions.concatenate(steps).moments(spec, request.level, request.target)
         return Regression(total, per_policy, 0)
 
     def _explore(self, request: Explore, shard: Shard, start: np.ndarray | None) -> Visits:
@@ -59,9 +59,13 @@ class SharedDiceCollector:
             for h, (s, a) in enumerate(zip(one.states, one.actions, strict=False)):
                 x, b = mdp.features.vectors[h, s, a], mdp.features.blocks[h, s, a]
                 grams[h, b] += np.outer(x, x)
-                progress[0 if request.pool else h] += float(np.sum((request.whitener[h, b] @ x) ** 2))
+                progress[0 if request.pool else h] += float(
+                    np.sum((request.whitener[0 if request.pool else h, b] @ x) ** 2)
+                )
             if request.crossed(start + progress, shard.index + n):
                 break
+        if request.pool:
+            grams = grams.sum(axis=0, keepdims=True)
         return Visits(grams, progress, n, 0.0, None, None, 0, Transitions.concatenate(kept) if kept else None)
 
     def _steps(self, one: Script) -> list[Transitions]:

@@ -112,4 +112,4 @@ def random_q(mdp: FiniteMDP, seed: int, *, clip: bool = False) -> LinearQ:
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=(mdp.horizon, mdp.spec.n_blocks, mdp.spec.block_dim))
     bounds = np.array([[0.0, v] for v in mdp.spec.value_bound])
-    return LinearQ(theta, clip=bounds if clip else None)
+    return LinearQ.from_arrays(theta, clip=bounds if clip else None)

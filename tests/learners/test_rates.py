@@ -39,7 +39,7 @@ def basic_q_errors(mdp: FiniteMDP, seed: int) -> dict[int, float]:
             future = float((after @ theta[h + 1]).max()) if h + 1 < mdp.horizon else 0.0
             theta[h] += 0.1 * x * (reward + future - x @ theta[h])
         if n >= 2**FIRST and n & (n - 1) == 0:
-            errors[n] = rms_error(mdp, s4q.LinearQ(theta[:-1, None, :]))
+            errors[n] = rms_error(mdp, s4q.LinearQ.from_arrays(theta[:-1, None, :]))
     return errors
 
 
@@ -53,7 +53,7 @@ def moving_target_errors(mdp: FiniteMDP, seed: int) -> dict[int, float]:
             future = float((after @ fits[h + 1].theta).max()) if h + 1 < horizon else 0.0
             fits[h].update(x, reward + future)
         if n >= 2**FIRST and n & (n - 1) == 0:
-            errors[n] = rms_error(mdp, s4q.LinearQ(np.stack([fit.theta for fit in fits])[:, None, :]))
+            errors[n] = rms_error(mdp, s4q.LinearQ.from_arrays(np.stack([fit.theta for fit in fits])[:, None, :]))
     return errors
 
 

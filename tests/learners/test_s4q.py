@@ -215,7 +215,7 @@ def test_the_first_phase_needs_no_s3q_and_is_greedy_for_the_bonus() -> None:
 
 def test_policies_with_equal_parameters_are_merged() -> None:
     memory = s4q.PolicyReplayMemory()
-    one, same, other = (s4q.LinearQ(np.full((1, 1, 1), x)) for x in (0.5, 0.5, 0.7))
+    one, same, other = (s4q.LinearQ.from_arrays(np.full((1, 1, 1), x)) for x in (0.5, 0.5, 0.7))
     for policy, n in ((one, 3), (other, 1), (same, 2)):
         memory.append(policy, n)
     assert [(entry.policy, entry.n_episodes) for entry in memory.entries] == [(one, 5), (other, 1)]

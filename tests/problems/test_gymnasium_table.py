@@ -47,7 +47,7 @@ def test_rewards_are_paid_on_arrival() -> None:
     """FrozenLake pays 1 exactly when the goal is entered: returns are 0 or 1, so squares of returns equal returns."""
     mdp = from_gymnasium("FrozenLake-v1", 30)
     white = np.ones((30, mdp.spec.n_blocks, 1, 1))
-    best = s4q.LinearQ(mdp.q_star.reshape(30, -1, 1))
+    best = s4q.LinearQ.from_arrays(mdp.q_star.reshape(30, -1, 1))
     request = Explore(0, best, white, (np.inf, 0.0), 3000)
     played, counted = (kind(mdp, seed=1).collect(request) for kind in (EpisodeCollector, CountCollector))
     assert played.return_sum == played.return_sum_sq

@@ -48,7 +48,7 @@ def test_value_is_reward_summed_over_occupancies(seed: int, horizon: int, n_acti
 
 def test_value_of_a_mixture_is_the_mean_of_values() -> None:
     mdp = problems.chain()
-    best, uniform = s4q.LinearQ(mdp.q_star.reshape(10, 20, 1)), s4q.UniformPolicy(2)
+    best, uniform = s4q.LinearQ.from_arrays(mdp.q_star.reshape(10, 20, 1)), s4q.UniformPolicy(2)
     mixed = s4q.Mixture([best, uniform], [0.25, 0.75])
     assert mdp.value(mixed) == pytest.approx(0.25 * mdp.value(best) + 0.75 * mdp.value(uniform))
 

@@ -30,7 +30,7 @@ CLIFF = cliff(6)
 
 
 def some_q(mdp: s4q.FiniteMDP, seed: int = 0) -> s4q.LinearQ:
-    return s4q.LinearQ(np.random.default_rng(seed).random(mdp.spec.theta_shape))
+    return s4q.LinearQ.from_arrays(np.random.default_rng(seed).random(mdp.spec.theta_shape))
 
 
 def filled_cache(mdp: s4q.FiniteMDP) -> TransitionCache:
@@ -138,7 +138,7 @@ def test_a_forgotten_attribute_would_be_noticed() -> None:
 
 def test_infinities_and_every_last_bit_survive() -> None:
     clip = np.array([[-np.inf, np.inf], [-0.0, np.nextafter(1.0, 2.0)]])
-    q = s4q.LinearQ(np.array([[[5e-324]], [[np.pi]]]), clip=clip)
+    q = s4q.LinearQ.from_arrays(np.array([[[5e-324]], [[np.pi]]]), clip=clip)
     assert bits(q) == bits(again(q))
     endless = Progress(budget=1, regret=float("inf"))
     assert again(endless).regret == float("inf")

@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from asking import regress_request
 from small_envs import MDPEnv
 from small_problems import TablePolicy, cliff, random_policy, random_q
 from states import FailsAfter, Interrupted, bits, differences, log_lines, run_bits
@@ -128,7 +129,7 @@ def test_without_chance_they_are_exact(kind: str, horizon: int) -> None:
         )  # fmt: skip
         theta = np.zeros((horizon, 8, 1))
         theta[:, [0 if forward else 1, 2, 4]] = 0.25
-        q = s4q.LinearQ(theta)
+        q = s4q.LinearQ.from_arrays(theta)
         steps = horizon if forward else 1
         paid = sum(float(rewards[h, min(h, 2), 0]) for h in range(horizon)) if forward else float(rewards[0, 0, 1])
         shifted = paid + horizon
@@ -197,11 +198,11 @@ def state_of(key: tuple[int, ...]) -> tuple[int, ...]:
 def test_no_dice_are_shared() -> None:
     """Words of 32 bits: ids and shards of any size, side by side."""
     mdp = tabular(1, 0)
-    q, white = s4q.LinearQ(np.zeros((1, 12, 1))), np.zeros((1, 12, 1, 1))
+    q, white = s4q.LinearQ.from_arrays(np.zeros((1, 12, 1))), np.zeros((1, 12, 1, 1))
     mixture = Mixture([q], [1.0])
     sizes = [0, 1, 2, 2**29, 2**31, 2**32 - 2, 2**32 + 1, 2**33, 5 * 2**32 + 2**29, 2**40]
     indices = [*sizes, 2**32 - 1, 2**32]
-    learned = [Regress(i, 0, mixture, q, 1) for i in sizes if i < 2**32 - 1]
+    learned = [regress_request(i, 0, mixture, q, 1) for i in sizes if i < 2**32 - 1]
     learned += [Explore(i, q, white, (1.0, 0.0), 1) for i in sizes if i < 2**32 - 1]
     evaluated = [Evaluate(i, q, 1) for i in indices]
     assert mdp.spec.n_blocks == 12

@@ -24,7 +24,7 @@ def test_the_budget_is_used_and_never_exceeded(episodes: int) -> None:
 
 def test_regret_charges_every_episode_at_its_policys_price() -> None:
     mdp = s4q.problems.chain()
-    best = s4q.LinearQ(mdp.q_star.reshape(10, 20, 1))
+    best = s4q.LinearQ.from_arrays(mdp.q_star.reshape(10, 20, 1))
     mixed = Mixture([best, s4q.UniformPolicy(2)], [0.5, 0.5])
     run = s4q.run(s4q.S3Q(mdp, mixed), EpisodeCollector(mdp), episodes=4000)
     price = mdp.v_star - mdp.value(s4q.UniformPolicy(2))

@@ -275,6 +275,11 @@ def honest_run() -> tuple[FiniteMDP, s4q.Run]:
     return mdp, run
 
 
+def off_by(q: LinearQ, amount: float) -> LinearQ:
+    """The same Q with every parameter moved."""
+    return LinearQ([replace(level, theta=level.theta + amount) for level in q.levels])
+
+
 TAMPERINGS: dict[str, tuple[Callable[[s4q.Run], s4q.Run], set[str]]] = {
     "regret of one half": (lambda run: replace(run, regret=0.5 * run.episodes), {"Theorem 1 (a)"}),
     "a hundred times the memory": (lambda run: replace(run, nbytes=100 * run.nbytes), {"Theorem 1 (b)"}),
@@ -298,7 +303,7 @@ TAMPERINGS: dict[str, tuple[Callable[[s4q.Run], s4q.Run], set[str]]] = {
     ),
     "every phase twenty times": (lambda run: tampered(run, lambda p: p, times=20), {"phases"}),
     "a fit that is off": (
-        lambda run: tampered(run, lambda p: replace(p, q=LinearQ(p.q.theta + 0.4, p.q.whitener, p.q.width, p.q.clip))),
+        lambda run: tampered(run, lambda p: replace(p, q=off_by(p.q, 0.4))),
         {"fit", "Theorem 3 (a)", "Theorem 3 (b)"},
     ),
     "replays ten times as long": (

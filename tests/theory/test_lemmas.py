@@ -100,7 +100,7 @@ def test_error_identity_on_random_draws_and_not_for_another_policy() -> None:
         for _ in range(40):
             theta, white = rng.normal(size=(3, 1, 2)), np.tril(rng.normal(size=(3, 1, 2, 2)))
             clip = np.sort(rng.normal(size=(3, 2)), axis=1)
-            q = LinearQ(theta, white, rng.random(3), clip if rng.random() < 0.7 else None)
+            q = LinearQ.from_arrays(theta, white, rng.random(3), clip if rng.random() < 0.7 else None)
             errors, promised = (
                 bellman_errors(mdp, q),
                 mdp.start @ mdp.spec.to_user_units(0, q.value(0, mdp.features.level(0))),

@@ -4,13 +4,13 @@ from itertools import product
 
 import numpy as np
 import pytest
+from asking import regress_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import blocked_mdp, cliff, long_features, random_mdp, random_policy, random_q
 
 import s4q
 from s4q import FiniteMDP, LinearQ, problems
-from s4q.core.messages import Regress
 from s4q.theory.structure import (
     bellman_backup,
     bellman_errors,
@@ -37,7 +37,7 @@ def test_a_backup_is_the_mean_of_the_learners_targets() -> None:
     controller = s4q.Mixture([s4q.UniformPolicy(4)], [1.0])
     collector = s4q.collectors.CountCollector(mdp, seed=0)
     for level in range(mdp.horizon):
-        moments = collector.collect(Regress(level, level, controller, q, 10**6)).moments
+        moments = collector.collect(regress_request(level, level, controller, q, 10**6)).moments
         seen = moments.gram[:, 0, 0] > 0
         after = q.value(level + 1, mdp.features.level(min(level + 1, mdp.horizon - 1)))
         backup = bellman_backup(mdp, level, after).ravel()
@@ -177,7 +177,7 @@ def test_the_search_for_a_linear_q_that_breaks_closure_beats_random_ones() -> No
     for _ in range(300):
         theta = rng.normal(size=(1, 2))
         theta *= mdp.spec.radius[1] / np.linalg.norm(theta)
-        q = LinearQ(np.stack([theta, theta]))
+        q = LinearQ.from_arrays(np.stack([theta, theta]))
         target = bellman_backup(mdp, 0, q.value(1, mdp.features.level(1))).ravel()
         fit = features @ np.linalg.lstsq(features, target, rcond=None)[0]
         best = max(best, float(np.abs(fit - target).max()))

@@ -1,13 +1,103 @@
-"""Shards: how a request is cut into pieces, and how the pieces are added up again."""
+"""Shards: how a request is cut into pieces, and the skeleton of everything that plays them.
 
+Every collector is a `ShardedCollector`: it says how a request is cut and how a shard of each kind is answered. The
+skeleton checks the request, calls the right one, and adds the answers in shard order. It knows no algorithm.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from s4q.core.messages import Collector, Evaluate, Explore, Request, Shard
+from s4q.core.blocks import Array
+from s4q.core.messages import (
+    A,
+    Asks,
+    Collector,
+    Evaluate,
+    Explore,
+    Regress,
+    Regression,
+    Request,
+    Returns,
+    Shard,
+    Spec,
+    Visits,
+)
 
 _EVALUATION = 2**32 - 1  # the first word of the address of every Evaluate; no learner asks that often
+
+
+class ShardedCollector(ABC):
+    """Plays the shards of a request and adds their answers."""
+
+    spec: Spec
+    seed: int
+
+    @abstractmethod
+    def shards(self, request: Request) -> Iterator[Shard]:
+        """The pieces of a request, in order: a pure function of the request."""
+
+    @abstractmethod
+    def _regress(self, request: Regress, shard: Shard) -> Regression: ...
+
+    @abstractmethod
+    def _explore(self, request: Explore, shard: Shard, start: Array) -> Visits: ...
+
+    @abstractmethod
+    def _evaluate(self, request: Evaluate, shard: Shard) -> Returns: ...
+
+    def play(self, request: Asks[A], shard: Shard, start: Array | None = None) -> A:
+        """The answer of one shard.
+
+        Args:
+            request: A Regress, an Explore or an Evaluate.
+            shard: One of its shards.
+            start: Progress of an Explore before this shard; None (default) means that of the request.
+        """
+        answer: Regression | Visits | Returns
+        if isinstance(request, Regress):
+            self._check_level(request)
+            answer = self._regress(request, shard)
+        elif isinstance(request, Explore):
+            answer = self._explore(request, shard, request.start() if start is None else start)
+        elif isinstance(request, Evaluate):
+            answer = self._evaluate(request, shard)
+        else:
+            raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
+        return cast(A, answer)
+
+    def collect(self, request: Asks[A]) -> A:
+        """The whole answer: shards played one after the other, added in their order.
+
+        Args:
+            request: A Regress, an Explore or an Evaluate. An Explore ends with the first episode that crosses.
+        """
+        return collect(self, request)
+
+    def _check_level(self, request: Regress) -> None:
+        """The level must exist, and have a target exactly if it is not the last."""
+        last = self.spec.horizon - 1
+        if request.level > last:
+            raise ValueError(f"level must lie in 0..{last}; got {request.level}")
+        if (request.target is None) != (request.level == last):
+            wanted = "None at the last level" if request.level == last else "a QLevel before the last level"
+            raise ValueError(f"target must be {wanted}; level is {request.level} of 0..{last}")
+
+
+def collect(collector: Collector, request: Asks[A]) -> A:
+    """The answers of all shards, in their order, added up."""
+    total: Any = None
+    progress = request.start() if isinstance(request, Explore) else None
+    for shard in collector.shards(cast(Request, request)):
+        answer: Any = collector.play(request, shard, progress)
+        total = answer if total is None else total + answer
+        if isinstance(request, Explore):
+            progress = progress + answer.progress
+            if request.crossed(progress, shard.index + answer.n_episodes):
+                break
+    return cast(A, total)
 
 
 def fixed_shards(request: Request, size: int) -> Iterator[Shard]:
@@ -22,30 +112,14 @@ def fixed_shards(request: Request, size: int) -> Iterator[Shard]:
 
 
 def address(request: Request) -> int:
-    """Where the dice of a request are: the first part of their spawn key.
+    """The first part of the spawn key of a request's random draws.
 
     SeedSequence reads a number as words of 32 bits. Those of an Evaluate are always four: its mark, two words of the
-    id, 1. So it shares no dice with any other request, whatever their ids and shards.
+    id, 1. So it shares no draws with any other request, whatever their ids and shards.
     """
     return 2**96 + (request.id << 32) + _EVALUATION if isinstance(request, Evaluate) else request.id
 
 
 def generator(seed: int, request: Request, shard: Shard) -> np.random.Generator:
-    """The dice of one shard: addressed, never carried from one shard to the next."""
+    """The generator of one shard: addressed, never carried from one shard to the next."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(address(request), shard.index)))
-
-
-def collect(collector: Collector, request: Request) -> Any:
-    """The whole answer: shard after shard, added in their order; an Explore ends with the first crossing episode."""
-    total = None
-    progress = request.start() if isinstance(request, Explore) else None
-    for shard in collector.shards(request):
-        answer = collector.play(request, shard, progress)
-        total = answer if total is None else total + answer
-        if isinstance(request, Explore):
-            progress = progress + answer.progress
-            if request.crossed(progress, shard.index + answer.n_episodes):
-                break
-    if total is None:
-        raise ValueError(f"a request needs at least one episode; got {request.n_episodes}")
-    return total

@@ -67,10 +67,10 @@ def pack(root: Stateful) -> Packed:
     """The state of an object and of everything it holds.
 
     >>> from s4q import LinearQ, Mixture
-    >>> q = LinearQ(np.zeros((1, 1, 1)))
+    >>> q = LinearQ.from_arrays(np.zeros((1, 1, 1)))
     >>> packed = pack(Mixture([q, q], [0.5, 0.5]))
     >>> [one["kind"] for one in packed.objects], sorted(packed.arrays)
-    (['Mixture', 'LinearQ'], ['LinearQ.1.theta', 'Mixture.0.weights'])
+    (['Mixture', 'LinearQ', 'QLevel'], ['Mixture.0.weights', 'QLevel.2.theta'])
     >>> again = unpack(packed, Mixture)
     >>> again.policies[0] is again.policies[1]
     True

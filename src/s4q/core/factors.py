@@ -16,12 +16,18 @@ def whitener(gram: Array, ridge: float) -> Array:
     """
     k = gram.shape[-1]
     if k == 1 and gram.min(initial=0.0) + ridge > 0:
-        return np.asarray(1.0 / np.sqrt(gram + ridge))
+        return _read_only(np.asarray(1.0 / np.sqrt(gram + ridge)))
     try:
         factor = np.linalg.cholesky(gram + ridge * np.eye(k))
     except np.linalg.LinAlgError:
         raise ValueError(f"gram + ridge I is singular in floating point; raise ridge above {ridge}") from None
-    return np.stack([np.tril(dtrtri(block, lower=1)[0]) for block in factor])
+    return _read_only(np.stack([np.tril(dtrtri(block, lower=1)[0]) for block in factor]))
+
+
+def _read_only(array: Array) -> Array:
+    """So that the levels of a LinearQ can share it."""
+    array.setflags(write=False)
+    return array
 
 
 @final

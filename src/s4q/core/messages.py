@@ -1,14 +1,17 @@
 """What learners ask and collectors answer: plain frozen dataclasses, and the protocols of the wall between them.
 
-request = learner.ask(max_episodes)     # which policies to play, how many episodes, what to add up
-answer = collector.collect(request)     # the sums, nothing else
-learner.tell(request, answer)
+    request = learner.ask(max_episodes)     # which policies to play, how many episodes, what to add up
+    answer = collector.collect(request)     # the sums, nothing else
+    learner.tell(request, answer)
+
+A request is an `Asks[A]`, where A is the class of its answer, so a type checker sees a wrong answer. Learners and
+collectors import this module and never each other. Levels are h = 0..H-1, the paper's h minus 1.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from math import log
-from typing import Any, Protocol, final
+from typing import Generic, Protocol, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +20,7 @@ from s4q.core.blocks import Array, IntArray, Phi, States
 from s4q.core.codec import Reader, State
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
+from s4q.core.optimism import QLevel
 from s4q.core.policies import Mixture, Policy, UniformPolicy
 from s4q.core.spec import Spec
 from s4q.core.transitions import Transitions
@@ -29,6 +33,7 @@ ROUNDING = 1e-9  # by so much a sum may fall short of a threshold and still coun
 __all__ = [
     "MOST_STEPS",
     "Answer",
+    "Asks",
     "Collector",
     "Evaluate",
     "Explore",
@@ -37,6 +42,7 @@ __all__ = [
     "Mixture",
     "Phi",
     "Policy",
+    "QLevel",
     "Regress",
     "Regression",
     "Request",
@@ -50,7 +56,10 @@ __all__ = [
 
 
 class FeatureMap(Protocol):
-    """Features of a batch of states at level h, for every action; each vector has norm at most 1."""
+    """Features of a batch of states at level h, for every action; each vector has norm at most 1.
+
+    A map whose features do not depend on h may say so with `stationary = True`.
+    """
 
     @property
     def n_actions(self) -> int: ...
@@ -61,50 +70,79 @@ class FeatureMap(Protocol):
     def __call__(self, h: int, states: States) -> Phi: ...
 
 
+A = TypeVar("A", bound="Regression | Visits | Returns")
+
+
+class Asks(Generic[A]):
+    """A request whose answer is an A."""
+
+    __slots__ = ()
+
+
 @final
 @dataclass(frozen=True, eq=False, slots=True)
-class Regress:
-    """Play n episodes, each with one policy of the mixture; add the Moments at `level` with y = r + value(s').
+class Regress(Asks["Regression"]):
+    """Play n episodes, each with one policy of the mixture; at `level` add the Moments of (phi, r + target(s')).
 
-    With `pool` every step of the episode is a sample, still with the value of level + 1. A request answered in part
-    is asked again under the same id for the rest; `done` then counts the episodes already answered.
+    A request answered in part is asked again under the same id for the rest.
+
+    Args:
+        id: Number of the request. It addresses the random draws.
+        level: The level whose steps are samples.
+        mixture: The policies, one of which is drawn for each episode.
+        target: The target network at level + 1; None at the last level, after which the value is 0.
+        n_episodes: Episodes to play.
+        pool: True if every step of an episode is a sample, whatever its level.
+        done: Episodes already answered under the same id.
     """
 
     id: int
     level: int
     mixture: Mixture
-    value: LinearQ  # the target network; its level + 1 is used
+    target: QLevel | None
     n_episodes: int
     pool: bool = False
     done: int = 0
 
     def __post_init__(self) -> None:
         require_count("n_episodes", self.n_episodes, "the number of episodes to play")
-        if not 0 <= self.level < self.value.horizon:
-            raise ValueError(f"level must lie in 0..{self.value.horizon - 1}; got {self.level}")
+        require_count("level", self.level, "the level whose steps are samples", at_least=0)
+        if not (self.target is None or isinstance(self.target, QLevel)):
+            got = type(self.target).__name__
+            raise ValueError(f"target must be the QLevel of level + 1 (`q.levels[level + 1]`), or None; got {got}")
 
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
-class Explore:
+class Explore(Asks["Visits"]):
     """Play the policy until, at some level, the sum of |phi|^2 in the metric of Sigma_ref reaches the threshold.
 
-    The threshold is a + b log n after n episodes. With `pool` the sum runs over all levels. The first `keep` episodes
-    of this request return their transitions. `done` and `progress` say how far earlier parts under the same id had
-    come.
+    Args:
+        id: Number of the request. It addresses the random draws.
+        policy: The policy to play.
+        whitener: W with W Sigma_ref W^T = I, (H, n_blocks, k, k); with `pool` one for all levels, (1, n_blocks, k, k).
+        threshold: (a, b) means a + b log n after n episodes.
+        n_episodes: The most episodes to play.
+        keep: The first so many episodes of this request return their transitions.
+        pool: True if the sum runs over the steps of all levels.
+        done: Episodes already answered under the same id.
+        progress: What those added to the sums, (H,), or (1,) with `pool`; None means nothing yet.
     """
 
     id: int
     policy: Policy
-    whitener: Array  # (H, n_blocks, k, k): W Sigma_ref W^T = I
+    whitener: Array
     threshold: tuple[float, float]
-    n_episodes: int  # at most
+    n_episodes: int
     keep: int = 0
     pool: bool = False
     done: int = 0
-    progress: Array | None = None  # (H,), or (1,) with pool; None: no progress yet
+    progress: Array | None = None
 
     def __post_init__(self) -> None:
+        if self.pool and len(self.whitener) != 1:
+            shape = np.shape(self.whitener)
+            raise ValueError(f"whitener must be one for all levels, (1, n_blocks, k, k), with pool; got shape {shape}")
         require_count("n_episodes", self.n_episodes, "the most episodes to play")
         require_count("keep", self.keep, "the number of first episodes whose transitions return", at_least=0)
         if not (self.threshold[0] >= 0 and self.threshold[1] >= 0):  # NaN fails here too
@@ -112,8 +150,7 @@ class Explore:
 
     def start(self) -> Array:
         """Progress before the first episode of this request."""
-        zeros = np.zeros(1 if self.pool else len(self.whitener))
-        return zeros if self.progress is None else self.progress
+        return np.zeros(len(self.whitener)) if self.progress is None else self.progress
 
     def threshold_at(self, n_episodes: int) -> float:
         """The threshold after `n_episodes` of the phase (earlier parts included), less what rounding may cost a sum.
@@ -131,11 +168,16 @@ class Explore:
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
-class Evaluate:
+class Evaluate(Asks["Returns"]):
     """Play n episodes of the policy and tell what they returned. Nothing is learned from them.
 
-    Its episodes never share dice with those of a Regress or an Explore, whatever their ids. `done` counts the
-    episodes already played under the same id.
+    Its episodes never share random draws with those of a Regress or an Explore, whatever their ids.
+
+    Args:
+        id: Number of the request. It addresses the random draws.
+        policy: The policy to play.
+        n_episodes: Episodes to play.
+        done: Episodes already played under the same id.
     """
 
     id: int
@@ -176,7 +218,7 @@ class Regression:
 class Visits:
     """The answer to Explore; `+` merges. Returns are in shifted rewards."""
 
-    grams: Array  # (H, n_blocks, k, k)
+    grams: Array  # (H, n_blocks, k, k), or (1, n_blocks, k, k) with pool: sum of phi phi^T
     progress: Array  # (H,), or (1,) with pool: what these episodes added
     n_episodes: int
     return_sum: float
@@ -268,11 +310,11 @@ class Learner(Protocol):
     def phases(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
-    def ask(self, max_episodes: int) -> Request | None:
+    def ask(self, max_episodes: int) -> Regress | Explore | None:
         """The next request, of at most `max_episodes` episodes; None when there is nothing left to learn."""
         ...
 
-    def tell(self, request: Any, answer: Any) -> None:
+    def tell(self, request: Asks[A], answer: A) -> None:
         """Take the answer to a request, or to a part of it."""
         ...
 
@@ -286,10 +328,10 @@ class Collector(Protocol):
         """The pieces of a request, in order: a pure function of the request."""
         ...
 
-    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
+    def play(self, request: Asks[A], shard: Shard, start: Array | None = None) -> A:
         """The answer of one shard; `start` is an Explore's progress before it."""
         ...
 
-    def collect(self, request: Any) -> Any:
+    def collect(self, request: Asks[A]) -> A:
         """The answer: shards played one after the other, added in their order."""
         ...

@@ -1,41 +1,158 @@
 """phi . theta + bonus at one level: the one place of this formula, on any array module.
 
-The module is an argument (`xp`: numpy, or another that follows the array API), so that the same lines serve a learner
-on the CPU and a batch of episodes on another device.
+Learners and collectors call it, LinearQ stacks its levels. The module is an argument (`xp`: numpy, or another that
+follows the array API), so that the same lines serve a learner on the CPU and a batch of episodes on another device.
+Nothing here knows an environment or an algorithm.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, final
 
 import numpy as np
 from scipy.linalg.blas import dtrmm
+
+from s4q.core.blocks import Array, IntArray, Phi
+from s4q.core.codec import Reader, State
+from s4q.core.validation import require_finite, require_shape
 
 TIE = 1e-11  # of the best value: closer than this is equal
 _WIDE, _MANY = 64, 512  # features, and vectors, from which a triangular product is faster than a full one
 
 
 @final
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class QLevel:
-    """The parameters of one level of a LinearQ, as arrays of one module. No whitener: no bonus; no second: no spread.
+    """One level of a LinearQ: Q(s, a) = clip(phi . theta + (width + kappa sigma(phi)) |W phi|).
 
-    scale holds noise, ceiling, ridge and kappa of the spread: see `LevelBonus`.
+    The whitener W has W Sigma W^T = I, so |W phi| is the norm of phi in the metric of Sigma^-1. sigma(phi) is the
+    standard deviation of the targets seen near phi. Arrays of numpy are checked, and read only from then on. Arrays of
+    another module are taken as they are.
+
+    Args:
+        theta: Parameter, (n_blocks, k).
+        whitener: W, (n_blocks, k, k). None (default) means no bonus; width is then None too.
+        width: Width of the bonus, (n_blocks,), or one number for all blocks.
+        clip: Lower and upper bound of the value. By default nothing is clipped.
+        second: Ridge fit of y^2, (n_blocks, k): phi . second - (phi . theta)^2 is a variance. None means no sigma.
+        noise: Variance that is added to sigma^2 with the weight of one sample.
+        ceiling: Upper bound of the variance that the fits tell.
+        ridge: Ridge of these fits.
+        kappa: Number of standard deviations sigma in the width.
+
+    >>> level = QLevel(np.array([[1.0], [2.0]]), clip=(0.0, 1.5))  # two blocks of length 1
+    >>> phi = Phi(np.ones((1, 2, 1)), np.array([[0, 1]]))
+    >>> level.optimistic(phi).tolist(), level.value(phi).tolist(), level.greedy(phi).tolist()
+    ([[1.0, 2.0]], [1.5], [1])
     """
 
-    theta: Any  # (n_blocks, k)
-    whitener: Any | None = None  # (n_blocks, k, k): W Sigma W^T = I
-    width: Any | None = None  # (n_blocks,)
-    second: Any | None = None  # (n_blocks, k)
-    scale: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    lower: bool = False  # is the whitener known to be one that `is_lower`?
+    theta: Any
+    whitener: Any = None
+    width: Any = None
+    clip: tuple[float, float] = (-inf, inf)
+    second: Any = None
+    noise: float = 0.0
+    ceiling: float = 0.0
+    ridge: float = 0.0
+    kappa: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.whitener is None) != (self.width is None):
+            raise ValueError("whitener and width make the bonus together: give both, or neither for no bonus")
+        if not self.clip[0] <= self.clip[1]:  # NaN fails here too
+            raise ValueError(f"clip holds (lower, upper) with lower <= upper; got {self.clip}")
+        if isinstance(self.theta, np.ndarray | list | tuple):
+            self._check()
+
+    def _check(self) -> None:
+        theta = _frozen("theta", self.theta, (None, None), "(n_blocks, k)")
+        n_blocks, k = theta.shape
+        object.__setattr__(self, "theta", theta)
+        if self.whitener is not None:
+            width = np.broadcast_to(self.width, (n_blocks,)) if np.ndim(self.width) == 0 else self.width
+            width = _frozen("width", width, (n_blocks,), "(n_blocks,)")
+            if width.min() < 0:
+                raise ValueError(f"width multiplies the bonus, so it must not be negative; got {width.min()}")
+            object.__setattr__(self, "width", width)
+            whitener = _frozen("whitener", self.whitener, (n_blocks, k, k), "(n_blocks, k, k)")
+            object.__setattr__(self, "whitener", whitener)
+        if self.second is not None:
+            object.__setattr__(self, "second", _frozen("second", self.second, (n_blocks, k), "(n_blocks, k)"))
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """The arrays that are there."""
+        return tuple(a for a in (self.theta, self.whitener, self.width, self.second) if a is not None)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """All other parameters."""
+        return (*self.clip, self.noise, self.ceiling, self.ridge, self.kappa)
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        arrays = {"theta": self.theta, "whitener": self.whitener, "width": self.width, "second": self.second}
+        return {**arrays, "numbers": list(self.numbers)}
+
+    @classmethod
+    def from_state(cls, reader: Reader) -> "QLevel":
+        """From a checkpoint."""
+        theta = reader.floats("theta", (None, None))
+        n_blocks, k = theta.shape
+        shapes = {"whitener": (n_blocks, k, k), "width": (n_blocks,), "second": (n_blocks, k)}
+        arrays = {name: reader.floats(name, shape) if reader.has(name) else None for name, shape in shapes.items()}
+        for array in (theta, *arrays.values()):
+            if array is not None:
+                array.setflags(write=False)  # so that it is shared, not copied
+        numbers = reader.numbers("numbers")
+        if len(numbers) != 6:
+            raise ValueError(f"numbers of a QLevel must be 6; got {len(numbers)}")
+        low, high, noise, ceiling, ridge, kappa = numbers
+        return cls(theta, **arrays, clip=(low, high), noise=noise, ceiling=ceiling, ridge=ridge, kappa=kappa)
+
+    def optimistic(self, phi: Phi, norm_sq: Array | None = None) -> Array:
+        """phi . theta + bonus, unclipped, (n, n_actions).
+
+        Args:
+            phi: Features of n states.
+            norm_sq: The squared norms |W phi|^2, (n, n_actions), where they are known already.
+        """
+        return np.asarray(optimistic(np, self, phi.vectors, phi.blocks, norm_sq))
+
+    def clipped(self, values: Array) -> Array:
+        """The same values, clipped as this level clips."""
+        return np.clip(values, *self.clip) if self.clip != (-inf, inf) else values
+
+    def value(self, phi: Phi, norm_sq: Array | None = None) -> Array:
+        """max over actions of the clipped value, (n,). The arguments are those of `optimistic`."""
+        return self.clipped(self.optimistic(phi, norm_sq).max(axis=1))
+
+    def greedy(self, phi: Phi) -> IntArray:
+        """Best action per state, (n,), by the unclipped value, since clipping makes ties; ties go to the lowest."""
+        return np.asarray(best_actions(np, self.optimistic(phi))[0])  # [Alg2:GreedyPolicy]
+
+
+def _frozen(name: str, value: Any, shape: tuple[int | None, ...], meaning: str) -> Array:
+    """The same array if it is read only, so that levels can share one; else a copy that is."""
+    array = np.asarray(value, dtype=np.float64)
+    require_shape(name, array, shape, meaning)
+    require_finite(name, array)
+    if array.flags.writeable or array is not value:
+        array = array.copy()
+        array.setflags(write=False)
+    return array
 
 
 def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, norm_sq: Any | None = None) -> Any:
-    """phi . theta + bonus, unclipped, (n, n_actions). vectors (n, n_actions, k), blocks (n, n_actions).
+    """phi . theta + bonus, unclipped, (n, n_actions).
 
-    norm_sq: the squared norms, where they are known already.
+    Args:
+        xp: The array module.
+        level: Parameters, as arrays of that module.
+        vectors: Features (n, n_actions, k), or (n, 1, k) where all actions have the same vector.
+        blocks: The block of each action, (n, n_actions).
+        norm_sq: The squared norms (n, n_actions), where they are known already.
 
-    >>> import numpy as np
     >>> level = QLevel(np.array([[1.0, 1.0]]), np.eye(2)[None], np.array([2.0]))
     >>> optimistic(np, level, np.array([[[3.0, 4.0]]]), np.array([[0]])).tolist()
     [[17.0]]
@@ -45,10 +162,10 @@ def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, norm_sq: Any |
     if level.whitener is None:
         return linear
     if norm_sq is None:
-        norm_sq = norms_sq(xp, level.whitener, vectors, blocks, level.lower)
+        norm_sq = norms_sq(xp, level.whitener, vectors, blocks)
     width = _entries(xp, level.width, blocks)
     if squares:
-        width = width + spread_width(xp, level.scale, linear, squares[0], norm_sq)
+        width = width + spread_width(xp, level, linear, squares[0], norm_sq)
     return linear + width * xp.sqrt(norm_sq)  # [eqn:Bonus]
 
 
@@ -69,26 +186,40 @@ def best_actions(xp: Any, values: Any) -> tuple[Any, Any]:
     return xp.argmax(xp.astype(near, xp.int8), axis=1), best
 
 
-def spread_width(xp: Any, scale: tuple[float, float, float, float], linear: Any, squares: Any, norm_sq: Any) -> Any:
-    """kappa sigma(phi): the part of the width that comes from the spread of the targets seen near phi."""
-    noise, ceiling, ridge, kappa = scale
-    samples = xp.clip(1.0 / xp.clip(norm_sq, 1e-300, None) - ridge, 0.0, None)  # how often this direction was seen
-    variance = xp.clip(squares - linear**2, 0.0, ceiling)
-    sigma_sq = (samples * variance + noise) / (xp.clip(samples - 1.0, 0.0, None) + 1.0)
-    return kappa * xp.sqrt(sigma_sq)
+def spread_width(xp: Any, level: QLevel, linear: Any, squares: Any, norm_sq: Any) -> Any:
+    """kappa sigma(phi): the part of the width that comes from the spread of the targets seen near phi.
+
+    Args:
+        xp: The array module.
+        level: Its noise, ceiling, ridge and kappa are used.
+        linear: phi . theta, (n, n_actions).
+        squares: phi . second, (n, n_actions).
+        norm_sq: |W phi|^2, (n, n_actions).
+    """
+    # How often this direction was seen.
+    samples = xp.clip(1.0 / xp.clip(norm_sq, 1e-300, None) - level.ridge, 0.0, None)
+    variance = xp.clip(squares - linear**2, 0.0, level.ceiling)
+    sigma_sq = (samples * variance + level.noise) / (xp.clip(samples - 1.0, 0.0, None) + 1.0)
+    return level.kappa * xp.sqrt(sigma_sq)
 
 
 def norms_sq(xp: Any, whitener: Any, vectors: Any, blocks: Any, lower: bool = False) -> Any:
-    """Squared norm of phi in the metric of Sigma^-1, (n, n_actions). whitener (n_blocks, k, k); lower: `is_lower`.
+    """Squared norm of phi in the metric of Sigma^-1, (n, n_actions).
 
-    >>> import numpy as np
+    Args:
+        xp: The array module.
+        whitener: W with W Sigma W^T = I, (n_blocks, k, k).
+        vectors: Features (n, n_actions, k), or (n, 1, k) where all actions have the same vector.
+        blocks: The block of each action, (n, n_actions).
+        lower: True where the whitener is known to be one that `is_lower`.
+
     >>> norms_sq(np, np.array([[[0.5]], [[2.0]]]), np.ones((1, 2, 1)), np.array([[0, 1]])).tolist()
     [[0.25, 4.0]]
     """
-    n, n_actions, k = vectors.shape
+    n, n_vectors, k = vectors.shape
     if k == 1:  # one-hot features: no product to form
         return (vectors[..., 0] * _entries(xp, whitener[:, 0, 0], blocks)) ** 2
-    if lower and k >= _WIDE and n * n_actions >= _MANY and len(whitener) == 1:
+    if lower and k >= _WIDE and n * n_vectors >= _MANY and len(whitener) == 1 and n_vectors == blocks.shape[1]:
         white = _lower_times(whitener[0], vectors)
     else:
         white = times_blocks(xp, whitener, vectors, blocks)
@@ -113,23 +244,32 @@ def _lower_times(matrix: Any, vectors: Any) -> Any:
 
 
 def times_blocks(xp: Any, matrices: Any, vectors: Any, blocks: Any) -> Any:
-    """matrices[block] @ vector for every vector, (n, n_actions, m). matrices (n_blocks, m, k).
+    """matrices[block] @ vector for every action, (n, n_actions, m).
 
-    Matrix products throughout: one for dense features, one per action where action a always stands in the same block,
-    else one per block that occurs.
+    Everything is a matrix product: one for dense features, one per action where action a always stands in the same
+    block, else one per block that occurs.
+
+    Args:
+        xp: The array module.
+        matrices: One matrix per block, (n_blocks, m, k).
+        vectors: Features (n, n_actions, k), or (n, 1, k) where all actions have the same vector.
+        blocks: The block of each action, (n, n_actions).
     """
-    n, n_actions, k = vectors.shape
-    if matrices.shape[0] == 1:
-        flat = xp.reshape(vectors, (n * n_actions, k)) @ matrices[0].T
-        return xp.reshape(flat, (n, n_actions, matrices.shape[1]))
-    if n and bool(xp.all(blocks == blocks[:1, :])):
+    n, n_vectors, k = vectors.shape
+    n_actions, m = blocks.shape[1], matrices.shape[1]
+    in_place = n > 0 and matrices.shape[0] > 1 and bool(xp.all(blocks == blocks[:1, :]))
+    if n_vectors < n_actions and in_place:  # one wide product
         of_action = xp.take(matrices, blocks[0, :], axis=0)
-        if getattr(vectors, "strides", (1, 1))[1] == 0:  # one vector for all actions: one wide product
-            wide = vectors[:, 0, :] @ xp.reshape(of_action, (-1, k)).T
-            return xp.reshape(wide, (n, n_actions, matrices.shape[1]))
+        return xp.reshape(vectors[:, 0, :] @ xp.reshape(of_action, (-1, k)).T, (n, n_actions, m))
+    if n_vectors < n_actions:
+        vectors = xp.broadcast_to(vectors, (n, n_actions, k))
+    if matrices.shape[0] == 1:
+        return xp.reshape(xp.reshape(vectors, (n * n_actions, k)) @ matrices[0].T, (n, n_actions, m))
+    if in_place:
+        of_action = xp.take(matrices, blocks[0, :], axis=0)
         product = xp.matmul(xp.permute_dims(vectors, (1, 0, 2)), xp.permute_dims(of_action, (0, 2, 1)))
         return xp.permute_dims(product, (1, 0, 2))
-    product = xp.zeros((n, n_actions, matrices.shape[1]), dtype=vectors.dtype)
+    product = xp.zeros((n, n_actions, m), dtype=vectors.dtype)
     for block in xp.unique_values(blocks).tolist():
         here = blocks == block
         product[here] = vectors[here] @ matrices[block].T

@@ -10,7 +10,7 @@ from s4q.core.blocks import Array, BoolArray, IntArray, Phi
 from s4q.core.codec import Reader, State
 from s4q.core.factors import Factors
 from s4q.core.least_squares import Moments
-from s4q.core.linear_q import LinearQ
+from s4q.core.optimism import QLevel
 from s4q.core.spec import Spec
 
 
@@ -33,26 +33,40 @@ class Transitions:
         """All steps of the pieces, in their order."""
         return cls(*(np.concatenate([getattr(piece, f.name) for piece in pieces]) for f in fields(cls)))
 
-    def targets(self, spec: Spec, level: int, value: LinearQ, norm_sq: Array | None = None) -> Array:
-        """y = r + max_a' Qtar(s', a'), (n,), for a fit of `level`. An ended episode is worth a known constant."""
-        after = value.value(level + 1, Phi(self.next_vectors, self.next_blocks), norm_sq)
+    def targets(self, spec: Spec, level: int, target: QLevel | None, norm_sq: Array | None = None) -> Array:
+        """y = r + max_a' Qtar(s', a'), (n,), for a fit of `level`. An ended episode is worth a known constant.
+
+        Args:
+            spec: The problem.
+            level: The level that is fitted.
+            target: Qtar of the level after it; None after the last level, where the value is 0.
+            norm_sq: Squared norms of the next features in the metric of the target, (n, n_actions), if known already.
+        """
+        if target is None:
+            return self.rewards + np.where(self.ended, spec.ended_value(level), 0.0)
+        after = target.value(Phi(self.next_vectors, self.next_blocks), norm_sq)
         return self.rewards + np.where(self.ended, spec.ended_value(level), after)  # [Alg1:TDError]
 
     def moments(
         self,
         spec: Spec,
         level: int,
-        value: LinearQ,
+        target: QLevel | None,
         gram: Array | None = None,
         factors: Factors | None = None,
         norm_sq: Array | None = None,
     ) -> Moments:
         """The sums a fit of `level` needs, over all these steps whatever their level.
 
-        gram, its factors, and norm_sq (n, n_actions) of the next features in the metric of the target's bonus: if
-        known already.
+        Args:
+            spec: The problem.
+            level: The level that is fitted.
+            target: Qtar of the level after it; None after the last level.
+            gram: sum of phi phi^T of these steps, if known already.
+            factors: Its factors, if known already.
+            norm_sq: As in `targets`.
         """
-        targets = self.targets(spec, level, value, norm_sq)
+        targets = self.targets(spec, level, target, norm_sq)
         return Moments.of(self.vectors, self.blocks, targets, spec.n_blocks, self.weights, gram, factors)
 
     @property

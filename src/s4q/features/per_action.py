@@ -41,6 +41,7 @@ class PerAction:
     _proven: bool = field(repr=False)
 
     stationary: ClassVar[bool] = True
+    same_for_all_actions: ClassVar[bool] = True  # the vectors of a state do not depend on the action
     checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
 
     def __init__(self, state_features: StateFeatures, n_actions: int) -> None:

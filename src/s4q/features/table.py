@@ -122,8 +122,13 @@ class TableFeatures:
         return Phi(self.vectors[h], self.blocks[h])
 
     def norms_sq(self, whitener: Array) -> Array:
-        """|phi|^2 in the metric of Sigma^-1 at every pair, (H, S, A); whitener (H, n_blocks, k, k)."""
-        levels = zip(self.vectors, self.blocks, whitener, strict=True)
+        """|phi|^2 in the metric of Sigma^-1 at every pair, (H, S, A).
+
+        Args:
+            whitener: W with W Sigma W^T = I, (H, n_blocks, k, k), or (1, n_blocks, k, k) for all levels.
+        """
+        whiteners = np.broadcast_to(whitener, (len(self.vectors), *whitener.shape[1:]))
+        levels = zip(self.vectors, self.blocks, whiteners, strict=True)
         return np.stack([elliptical_norm_sq(vectors, blocks, white) for vectors, blocks, white in levels])
 
     def __call__(self, h: int, states: States) -> Phi:

@@ -1,7 +1,11 @@
-"""Bonus rules: where the bonus of a level comes from, and the fit of no samples that it begins with."""
+"""Bonus rules: where the bonus of a level comes from, and the fit of no samples that a learner begins with.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+S3Q calls a rule once per fitted level. A rule sees the fit and the sums behind it, nothing else. `FixedBonus` is the
+paper's, given from outside; `OwnGramBonus` is made by a preset from the very samples of the level.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Protocol, final
 
 import numpy as np
@@ -9,16 +13,25 @@ import numpy as np
 from s4q.core.blocks import Array
 from s4q.core.codec import Reader, State
 from s4q.core.least_squares import Moments
-from s4q.core.linear_q import LevelBonus, LinearQ
+from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Spec
+from s4q.core.optimism import QLevel
 from s4q.core.validation import finite_array, require_shape
 from s4q.learners.presets import Constants
 
 
 class BonusRule(Protocol):
-    """The bonus of a level. May look at the level's own sums."""
+    """Adds the bonus to the fit of a level."""
 
-    def __call__(self, level: int, moments: Moments) -> LevelBonus: ...
+    def __call__(self, level: int, fit: QLevel, moments: Moments) -> QLevel:
+        """The same fit with a whitener and a width.
+
+        Args:
+            level: The level, 0..H-1.
+            fit: Its parameter and clip, without a bonus; `dataclasses.replace(fit, whitener=..., width=...)`.
+            moments: The sums that were fitted.
+        """
+        ...
 
 
 @final
@@ -26,23 +39,30 @@ class BonusRule(Protocol):
 class FixedBonus:
     """A bonus given from outside, as in the paper: width_h |W_h phi|.
 
-    >>> FixedBonus(whitener=np.ones((1, 2, 1, 1)), width=[0.5])(0, Moments.zeros(2, 1)).width.tolist()
-    [0.5, 0.5]
+    Args:
+        whitener: W with W Sigma W^T = I, (H, n_blocks, k, k).
+        width: Its width, (H,) or (H, n_blocks).
+
+    >>> FixedBonus(whitener=np.ones((1, 2, 1, 1)), width=[0.5])(0, QLevel(np.zeros((2, 1))), Moments.zeros(2, 1)).width
+    array([0.5, 0.5])
     """
 
-    whitener: Array  # (H, n_blocks, k, k): W Sigma W^T = I
-    width: Array  # (H,) or (H, n_blocks)
+    whitener: Array
+    width: Array
 
     def __post_init__(self) -> None:
         white, width = finite_array("whitener", self.whitener), finite_array("width", self.width)
         require_shape("whitener", white, (None, None, None, None), "(H, n_blocks, k, k)")
-        checked = LinearQ(np.zeros(white.shape[:3]), white, width)  # one place knows the shapes of a bonus
-        object.__setattr__(self, "whitener", checked.whitener)
-        object.__setattr__(self, "width", checked.width)
+        checked = LinearQ.from_arrays(np.zeros(white.shape[:3]), white, width)  # one place knows the shapes of a bonus
+        object.__setattr__(self, "whitener", white)
+        object.__setattr__(self, "width", np.stack([level.width for level in checked.levels]))
+        for array in (self.whitener, self.width):
+            array.setflags(write=False)
 
-    def __call__(self, level: int, moments: Moments) -> LevelBonus:
+    def __call__(self, level: int, fit: QLevel, moments: Moments) -> QLevel:
+        """The fit with the given bonus. The arguments are those of a BonusRule."""
         del moments
-        return LevelBonus(self.whitener[level], self.width[level])
+        return replace(fit, whitener=self.whitener[level], width=self.width[level])
 
     def state(self) -> State:
         """For a checkpoint."""
@@ -64,8 +84,9 @@ class OwnGramBonus:
     n_total: int
     ridge: Array  # (H,)
 
-    def __call__(self, level: int, moments: Moments) -> LevelBonus:
-        return self.constants.bonus(level, self.phase, self.n_total, moments, float(self.ridge[level]))
+    def __call__(self, level: int, fit: QLevel, moments: Moments) -> QLevel:
+        """The fit with the bonus that the preset prescribes. The arguments are those of a BonusRule."""
+        return self.constants.with_bonus(fit, level, self.phase, self.n_total, moments, float(self.ridge[level]))
 
     def state(self) -> State:
         """For a checkpoint."""
@@ -79,22 +100,33 @@ class OwnGramBonus:
         return cls(known, reader.integer("phase", at_least=1), reader.integer("n_total"), ridge)
 
 
-def zero_fit(spec: Spec, bonuses: Sequence[LevelBonus], share_whitener: bool = False) -> LinearQ:
-    """The fit of no samples: theta = 0, and the bonus alone if there is one."""
-    theta = np.zeros((spec.horizon, spec.n_blocks, spec.block_dim))
-    if not bonuses:
-        return LinearQ(theta)
-    lower = 0.0 if spec.well_specified else -np.inf  # below 0 a clip is safe only when the features are exact
-    clip = np.array([(lower, bound) for bound in spec.value_bound])
-    return LinearQ.of_levels(theta, bonuses, clip, share_whitener)
+def fitted_level(
+    spec: Spec, level: int, theta: Array, moments: Moments, bonus: BonusRule | None, shared: Array | None = None
+) -> QLevel:
+    """A fit as Qtar of its level: with the bonus and clipped at the value bound, if there is a bonus.
 
-
-def zero_bonuses(spec: Spec, bonus: BonusRule | None) -> list[LevelBonus]:
-    """The bonus of every level before any sample."""
+    Args:
+        spec: The problem.
+        level: The level, 0..H-1.
+        theta: The fitted parameter, (n_blocks, k).
+        moments: The sums that were fitted.
+        bonus: The rule; None for the plain fit.
+        shared: A whitener (n_blocks, k, k) to use in place of the rule's own; None for the rule's own.
+    """
     if bonus is None:
-        return []
+        return QLevel(theta)
+    lower = 0.0 if spec.well_specified else -inf  # below 0 a clip is safe only when the features are exact
+    made = bonus(level, QLevel(theta, clip=(lower, spec.value_bound[level])), moments)
+    return made if shared is None else replace(made, whitener=shared)
+
+
+def zero_fit(spec: Spec, bonus: BonusRule | None, share_whitener: bool = False) -> LinearQ:
+    """The fit of no samples: theta = 0, and the bonus alone if there is one."""
     if isinstance(bonus, FixedBonus) and bonus.whitener.shape != (spec.horizon, *spec.gram_shape):
         want = (spec.horizon, *spec.gram_shape)
         raise ValueError(f"bonus.whitener must have shape (H, n_blocks, k, k) = {want}; got {bonus.whitener.shape}")
-    nothing = Moments.zeros(spec.n_blocks, spec.block_dim)
-    return [bonus(h, nothing) for h in range(spec.horizon)]
+    nothing, levels = Moments.zeros(spec.n_blocks, spec.block_dim), list[QLevel]()
+    for h in reversed(range(spec.horizon)):
+        shared = levels[0].whitener if share_whitener and levels else None
+        levels.insert(0, fitted_level(spec, h, nothing.moment, nothing, bonus, shared))
+    return LinearQ(levels)

@@ -1,13 +1,13 @@
 """Where the constants of a run come from, and what they mean in numbers of episodes."""
 
 from collections.abc import Callable
-from math import ceil, inf, log
+from math import ceil, log
 
 import numpy as np
 
 from s4q.core.blocks import Array, Phi
 from s4q.core.least_squares import Moments, ridge_fit
-from s4q.core.linear_q import LinearQ
+from s4q.core.optimism import QLevel
 from s4q.learners.presets import Constants
 from s4q.learners.widths import PAPER, TIGHT
 
@@ -150,14 +150,12 @@ def bonus_after(c: Constants, level: int, n: int) -> float:
     gram, moment = np.array(nothing.gram), np.array(nothing.moment)
     gram[0, 0, 0], moment[0, 0] = n, n * c.spec.half_range(level)
     squares = 2 * moment * c.spec.half_range(level)
-    bonus = c.bonus(level, 2, n, Moments(gram, moment, squares, float(squares.sum()), n), ridge)
-    q = LinearQ.of_levels(
-        ridge_fit(Moments(gram, moment, squares, 0.0, n), ridge)[None], [bonus], np.array([[-inf, inf]])
-    )
+    moments = Moments(gram, moment, squares, float(squares.sum()), n)
+    fit = c.with_bonus(QLevel(ridge_fit(moments, ridge)), level, 2, n, moments, ridge)
     vector = np.zeros((1, 1, c.spec.block_dim))
     vector[0, 0, 0] = 1.0
     phi = Phi(vector, np.zeros((1, 1), dtype=np.int64))
-    return float(q.optimistic(0, phi)[0, 0] - q.theta[0, 0, 0])
+    return float(fit.optimistic(phi)[0, 0] - fit.theta[0, 0])
 
 
 def _first_widths(c: Constants) -> str:

@@ -104,16 +104,14 @@ class MainLoop:
 
     def request(self, request_id: int, threshold: tuple[float, float], max_episodes: int, keep: int) -> Explore:
         """Go on until the trigger, for at most `max_episodes`."""
-        horizon = self.q.horizon
-        pooled = len(self.cov_ref) == 1 and horizon > 1
         return Explore(
             id=request_id,
             policy=self.q,
-            whitener=np.broadcast_to(self.whitener, (horizon, *self.whitener.shape[1:])),
+            whitener=self.whitener,
             threshold=threshold,
             n_episodes=max_episodes,
             keep=min(keep, max_episodes),
-            pool=pooled,
+            pool=len(self.cov_ref) < self.q.horizon,
             done=self.n_episodes,
             progress=self.progress,
         )
@@ -122,8 +120,7 @@ class MainLoop:
         """Take an answer; True when the trigger has fired."""
         self._check(request, answer)
         self.progress = self.progress + answer.progress
-        pooled = len(self.increment) < len(answer.grams)
-        self.increment = self.increment + (answer.grams.sum(axis=0, keepdims=True) if pooled else answer.grams)
+        self.increment = self.increment + answer.grams
         self.n_episodes += answer.n_episodes
         self.n_cached += 0 if answer.kept is None else min(request.keep, answer.n_episodes)
         self.return_sum += answer.return_sum
@@ -178,7 +175,7 @@ class MainLoop:
             )
         if not 1 <= answer.n_episodes <= request.n_episodes:
             raise ValueError(f"answer holds {answer.n_episodes} episodes, not 1 to {request.n_episodes} as asked")
-        want = (self.q.horizon, *self.cov_ref.shape[1:])
+        want = self.cov_ref.shape
         if answer.grams.shape != want or answer.progress.shape != self.progress.shape:
             raise ValueError(
                 f"answer.grams and answer.progress must have shapes {want}, {self.progress.shape}; "

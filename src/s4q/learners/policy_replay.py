@@ -25,8 +25,8 @@ class PolicyReplayMemory:
     """The policies of all phases so far, each with its count. Never a transition.
 
     >>> memory = PolicyReplayMemory()
-    >>> memory.append(LinearQ(np.zeros((1, 1, 1))), 3)
-    >>> memory.append(LinearQ(np.ones((1, 1, 1))), 1)
+    >>> memory.append(LinearQ.from_arrays(np.zeros((1, 1, 1))), 3)
+    >>> memory.append(LinearQ.from_arrays(np.ones((1, 1, 1))), 1)
     >>> memory.n_episodes, memory.controller().weights.tolist()
     (4, [0.75, 0.25])
     """

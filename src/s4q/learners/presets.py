@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from s4q.core.blocks import Array
 from s4q.core.codec import Reader, State
 from s4q.core.least_squares import Moments
-from s4q.core.linear_q import LevelBonus
 from s4q.core.messages import Spec
+from s4q.core.optimism import QLevel
 from s4q.core.spec import per_level
 from s4q.core.validation import require_count, require_failure_probability, require_flag, require_positive
 from s4q.learners.transition_cache import bytes_per_step
@@ -25,10 +25,10 @@ from s4q.learners.widths import (
     PAPER,
     TIGHT,
     Theory,
-    data_scaled_bonus,
     fixed_design_radius,
     risk_radius,
     self_normalised_radius,
+    with_data_scaled_bonus,
 )
 
 PresetName = Literal["paper", "tight", "realisable", "practical"]
@@ -108,14 +108,14 @@ class Constants:
             return np.full(self.spec.horizon, np.inf)
         return np.repeat(np.array(self.spec.block_radius)[:, None], self.spec.n_blocks, axis=1)
 
-    def bonus(self, level: int, phase: int, n_total: int, moments: Moments, ridge: float) -> LevelBonus:
-        """The bonus of a level, from the sums of its samples; n_total trajectories are in the memory."""
+    def with_bonus(self, fit: QLevel, level: int, phase: int, n_total: int, moments: Moments, ridge: float) -> QLevel:
+        """The fit of a level with its bonus, from the sums of its samples; n_total trajectories are in the memory."""
         if self.preset == "practical":
             kappa = 1.0 if self.fixed_width is None else float(self.fixed_width[level])
-            bound = self.spec.value_bound[level]
-            return data_scaled_bonus(moments, ridge=ridge, value_bound=bound, kappa=kappa, horizon=self.spec.horizon)
+            bound, horizon = self.spec.value_bound[level], self.spec.horizon
+            return with_data_scaled_bonus(fit, moments, ridge=ridge, value_bound=bound, kappa=kappa, horizon=horizon)
         width = self.width(level, phase, n_total, moments.gram, ridge)
-        return LevelBonus(moments.factors.whitener(ridge), width)  # [Alg2:Bonus]
+        return replace(fit, whitener=moments.factors.whitener(ridge), width=width)  # [Alg2:Bonus]
 
     def width(self, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
         """The bonus is width (n_blocks,) times |phi| in the metric of (gram + ridge I)^-1; not of `practical`."""

@@ -24,11 +24,12 @@ from s4q.core.blocks import Array
 from s4q.core.codec import Reader, State, cannot_be_saved
 from s4q.core.least_squares import Moments, constrained_fit
 from s4q.core.linear_q import LinearQ
-from s4q.core.messages import Regress, Regression, Spec
+from s4q.core.messages import A, Asks, Regress, Regression, Spec
+from s4q.core.optimism import QLevel
 from s4q.core.policies import Mixture, Policy, as_mixture
 from s4q.core.spec import HasSpec, ball_radii, per_level, spec_of
 from s4q.core.validation import require_count, require_positive, require_shape
-from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_bonuses, zero_fit
+from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, fitted_level, zero_fit
 from s4q.learners.transition_cache import Cached, TransitionCache
 from s4q.learners.widths import residual_variance
 
@@ -76,8 +77,9 @@ class S3Q:
         self.n_fitted = 0  # its episodes a level
         self.residuals: Array = np.zeros(self.spec.horizon)  # residual variance of each level's fit; 0 before that
         self.n_episodes = 0  # answered so far
-        nothing_seen = zero_fit(self.spec, zero_bonuses(self.spec, bonus), share_whitener)
-        self._best = self._target = nothing_seen  # [Alg1:Initialize]
+        self._best = zero_fit(self.spec, bonus, share_whitener)  # [Alg1:Initialize]
+        self._share_whitener = share_whitener
+        self._target: list[QLevel] = []  # Qtar of the levels fitted in this epoch: level + 1, ..., H - 1
         self._epoch = 1
         self._next_id = first_id
         self._moments: Moments
@@ -155,8 +157,14 @@ class S3Q:
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays: d^2 + 2 d H + 2 d + 2 H floats without a bonus and Gram matrices."""
         kept = 0 if self._grams is None else 2 * self._grams.nbytes
-        learned = self._moments.nbytes + self._best.nbytes + self._target.nbytes
+        target = LinearQ(self._target).nbytes if self._target else 0
+        learned = self._moments.nbytes + self._best.nbytes + target
         return learned + self.ridge.nbytes + self.radius.nbytes + kept
+
+    @property
+    def _next_target(self) -> QLevel | None:
+        """Qtar of the level after the current one; None after the last."""
+        return self._target[0] if self._target else None
 
     @property
     def n_level(self) -> int:
@@ -172,10 +180,18 @@ class S3Q:
         if self.finished:
             return None
         n = min(self.n_level - self._done, max_episodes)  # [Alg1:StoppingCondition]
-        return Regress(self._next_id, self._level, self.controller, self._target, n, self.pool, self._done)
+        return Regress(self._next_id, self._level, self.controller, self._next_target, n, self.pool, self._done)
 
-    def tell(self, request: Regress, answer: Regression) -> None:
-        """Take the sums of a request, or of a part of it."""
+    def tell(self, request: Asks[A], answer: A) -> None:
+        """Take the sums of a request, or of a part of it.
+
+        Args:
+            request: The Regress that was asked.
+            answer: Its Regression.
+        """
+        if not (isinstance(request, Regress) and isinstance(answer, Regression)):
+            got = f"{type(request).__name__} and {type(answer).__name__}"
+            raise ValueError(f"tell takes the Regress that was asked and its Regression; got {got}")
         self._check_answer(request, answer)
         self._moments = self._moments + answer.moments  # [Alg1:UpdateRule]
         self._done += answer.n_episodes
@@ -207,7 +223,8 @@ class S3Q:
             "best_residuals": self.residuals,
             "n_episodes": self.n_episodes,
             "best": self._best,
-            "target": self._target,
+            "target": list(self._target),
+            "share_whitener": self._share_whitener,
             "epoch": self._epoch,
             "next_id": self._next_id,
             "level": self._level,
@@ -243,16 +260,19 @@ class S3Q:
         self._residuals = reader.floats("residuals", (self.spec.horizon,))
         self.residuals = reader.floats("best_residuals", (self.spec.horizon,))
         self.n_episodes = reader.integer("n_episodes")
-        self._best, self._target = reader.one("best", LinearQ), reader.one("target", LinearQ)
-        for q in (self._best, self._target):
-            require_shape("theta", q.theta, self.spec.theta_shape, "(H, n_blocks, k)")
+        self._best, self._target = reader.one("best", LinearQ), reader.each("target", QLevel)
+        self._share_whitener = reader.flag("share_whitener")
+        require_shape("theta", self._best.theta, self.spec.theta_shape, "(H, n_blocks, k)")
+        for fit in self._target:
+            require_shape("theta", fit.theta, self.spec.theta_shape[1:], "(n_blocks, k)")
         self._epoch = reader.integer("epoch", at_least=1)
         self._next_id = reader.integer("next_id")
         self._level = reader.integer("level")
         self._moments = reader.one("moments", Moments)
         require_shape("gram", self._moments.gram, self.spec.gram_shape, "(n_blocks, k, k)")
         self._done = reader.integer("done")
-        if self._level >= self.spec.horizon or (self._done >= self.n_level and not self.finished):
+        behind = self._level >= self.spec.horizon or len(self._target) != self.spec.horizon - 1 - self._level
+        if behind or (self._done >= self.n_level and not self.finished):
             raise ValueError(f"S3Q cannot stand at level {self._level} after {self._done} of {self.n_level} episodes")
 
     def _start_level(self, level: int) -> None:
@@ -263,15 +283,13 @@ class S3Q:
     def _finish_level(self) -> None:
         level, moments = self._level, self._moments
         if self.cached is not None:
-            held = self.cached.moments(level, self._target)
+            held = self.cached.moments(level, self._next_target)
             moments = moments + held if moments.n else held
         theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
         self._residuals[level] = residual_variance(moments, theta, float(self.ridge[level]))
-        bonus = None if self.bonus is None else self.bonus(level, moments)
-        if self.epoch_size == 0 and level < self.spec.horizon - 1:  # no request has shown the target to anyone
-            self._target.write_level(level, theta, bonus)
-        else:
-            self._target = self._target.with_level(level, theta, bonus)  # [Alg1:TargetUpdate]
+        shared = self._target[-1].whitener if self._share_whitener and self._target else None
+        fit = fitted_level(self.spec, level, theta, moments, self.bonus, shared)
+        self._target.insert(0, fit)  # [Alg1:TargetUpdate]
         if self._grams is not None and self.pool:
             before = self._grams if level < self.spec.horizon - 1 else 0.0
             self._grams = before + self._moments.gram[None] / self.spec.horizon
@@ -284,7 +302,7 @@ class S3Q:
             self._finish_epoch()
 
     def _finish_epoch(self) -> None:
-        self._best = self._target  # [Alg1:Qbest]
+        self._best, self._target = LinearQ(self._target), []  # [Alg1:Qbest]
         self._best_grams = None if self._grams is None else self._grams.copy()
         self.residuals = self._residuals.copy()
         self.fitted = True
@@ -293,9 +311,6 @@ class S3Q:
         self._start_level(self.spec.horizon - 1)
 
     def _check_answer(self, request: Regress, answer: Regression) -> None:
-        if not (isinstance(request, Regress) and isinstance(answer, Regression)):
-            got = f"{type(request).__name__} and {type(answer).__name__}"
-            raise ValueError(f"tell takes the Regress that was asked and its Regression; got {got}")
         if request.id != self._next_id or request.done != self._done or self.finished:
             raise ValueError(
                 f"request {request.id} (from episode {request.done} on) is not the open one, which is {self._next_id} "

@@ -25,11 +25,12 @@ from s4q.core.blocks import Array
 from s4q.core.codec import Reader, State
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
-from s4q.core.messages import Answer, Explore, Regress, Regression, Request, Spec, Visits
+from s4q.core.messages import A, Asks, Explore, Regress, Regression, Spec, Visits
+from s4q.core.optimism import QLevel
 from s4q.core.policies import Mixture
 from s4q.core.spec import HasSpec, spec_of
 from s4q.core.validation import require_count, require_shape
-from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_bonuses, zero_fit
+from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_fit
 from s4q.learners.diagnostics import Finding, diagnose
 from s4q.learners.explanation import explain
 from s4q.learners.main_loop import MainLoop, PhaseRecord
@@ -163,8 +164,12 @@ class S4Q:
         stage = "main loop" if self._s3q is None else "S3Q"
         return f"S4Q({self.constants.preset}, phase {self._phase}, {stage}, {self.nbytes} bytes)"
 
-    def ask(self, max_episodes: int) -> Request:
-        """The next request, of at most `max_episodes` episodes. Changes nothing."""
+    def ask(self, max_episodes: int) -> Regress | Explore:
+        """The next request. Changes nothing.
+
+        Args:
+            max_episodes: The most episodes it may ask for.
+        """
         require_count("max_episodes", max_episodes, "the budget left")
         if self._s3q is not None:
             request = self._s3q.ask(min(max_episodes, self._replay_budget - self._s3q.n_episodes))
@@ -173,22 +178,33 @@ class S4Q:
         threshold = self.constants.threshold(self._phase, replaying=len(self.memory) > 0)
         return self._loop.request(self._next_id, threshold, max_episodes, keep=self.cache.room)
 
-    def tell(self, request: Request, answer: Answer) -> None:
-        """Take the sums of a request, or of a part of it."""
+    def tell(self, request: Asks[A], answer: A) -> None:
+        """Take the sums of a request, or of a part of it.
+
+        Args:
+            request: The request that was asked last.
+            answer: What a collector answered.
+        """
         if self._s3q is not None and isinstance(request, Regress) and isinstance(answer, Regression):
-            self._s3q.tell(request, answer)
-            self._n_replayed += answer.n_episodes
-            if self._s3q.finished or self._s3q.n_episodes == self._replay_budget:
-                self._finish_replay(self._s3q)
+            self._add_replay(self._s3q, request, answer)
         elif self._s3q is None and isinstance(request, Explore) and isinstance(answer, Visits):
-            triggered = self._loop.add(request, answer)
-            self._n_main += answer.n_episodes
-            if answer.kept is not None:
-                self.cache.add(answer.kept, min(request.keep, answer.n_episodes))
-            if triggered:
-                self._end_phase()
+            self._add_visits(request, answer)
         else:
             raise ValueError(f"{type(answer).__name__} does not answer the open request; tell what was asked last")
+
+    def _add_replay(self, s3q: S3Q, request: Regress, answer: Regression) -> None:
+        s3q.tell(request, answer)
+        self._n_replayed += answer.n_episodes
+        if s3q.finished or s3q.n_episodes == self._replay_budget:
+            self._finish_replay(s3q)
+
+    def _add_visits(self, request: Explore, answer: Visits) -> None:
+        triggered = self._loop.add(request, answer)
+        self._n_main += answer.n_episodes
+        if answer.kept is not None:
+            self.cache.add(answer.kept, min(request.keep, answer.n_episodes))
+        if triggered:
+            self._end_phase()
 
     def state(self) -> State:
         """For a checkpoint: all there is, since learners draw nothing."""
@@ -246,16 +262,16 @@ class S4Q:
         self._ridge = self.constants.ridge(self._phase, n_total)
         bonus = self._bonus_rule(n_total)
         if n_total == 0:
-            nothing_seen = zero_fit(self.spec, zero_bonuses(self.spec, bonus), self._share)
+            nothing_seen = zero_fit(self.spec, bonus, self._share)
             no_residuals = np.zeros(self.spec.horizon)
             self._loop = MainLoop(1, nothing_seen, self._ridge, np.zeros_like(self._gram), no_residuals)
             return
         slots = self.constants.replay_slots(n_replayed)
         self._replay_budget = self.spec.horizon * slots
-        nobody = Mixture([self.q], np.ones(1))  # nothing to replay: all is in the cache
+        unused_controller = Mixture([self.q], np.ones(1))  # epoch_size 0 asks for no episodes
         self._s3q = S3Q(  # [Alg2:CallS3Q]
             self.spec,
-            self.memory.controller() if n_replayed else nobody,
+            self.memory.controller() if n_replayed else unused_controller,
             bonus=bonus,
             ridge=self._ridge,
             radius=self.constants.radius(),
@@ -297,5 +313,5 @@ class S4Q:
             return own
         nothing = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
         grams = np.broadcast_to(self._gram, (self.spec.horizon, *self.spec.gram_shape))
-        bonuses = [own(h, replace(nothing, gram=gram)) for h, gram in enumerate(grams)]
-        return FixedBonus(np.stack([b.whitener for b in bonuses]), np.stack([b.width for b in bonuses]))
+        fits = [own(h, QLevel(nothing.moment), replace(nothing, gram=gram)) for h, gram in enumerate(grams)]
+        return FixedBonus(np.stack([fit.whitener for fit in fits]), np.stack([fit.width for fit in fits]))

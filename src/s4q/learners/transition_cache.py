@@ -16,8 +16,8 @@ from s4q.core.blocks import Array, IntArray
 from s4q.core.codec import Reader, State
 from s4q.core.factors import Factors
 from s4q.core.least_squares import Moments, elliptical_norm_sq, gram_of
-from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Spec, Transitions
+from s4q.core.optimism import QLevel
 from s4q.core.validation import require_shape
 
 _DIGEST = 16  # bytes: no two of 10^12 steps share one, but for a chance of 10^-15
@@ -27,8 +27,8 @@ _DTYPES: dict[str, type] = {"vectors": np.float64, "rewards": np.float64, "next_
 class Cached(Protocol):
     """Samples that the learner holds itself."""
 
-    def moments(self, level: int, value: LinearQ) -> Moments:
-        """Their sums for a fit of `level` with this target."""
+    def moments(self, level: int, target: QLevel | None) -> Moments:
+        """Their sums for a fit of `level` with this target, the QLevel of level + 1; None after the last level."""
         ...
 
 
@@ -81,16 +81,16 @@ class TransitionCache:
                 columns["levels"] = np.zeros_like(columns["levels"])
             shelf.add(Transitions(**{name: column[rows] for name, column in columns.items()}))
 
-    def moments(self, level: int, value: LinearQ) -> Moments:
+    def moments(self, level: int, target: QLevel | None) -> Moments:
         """The sums a fit of `level` needs, with the target at hand."""
         shelf = self._shelf(level)
         if shelf.steps is None:
             return Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
         # With pooled steps and one metric for all levels, none of this changes from level to level.
-        shared = self._pool and value.whitener is not None and len(value.whitener) == 1
-        norm_sq = shelf.norms_sq(value.whitener[0]) if shared and value.whitener is not None else None
+        metric = None if target is None or not self._pool else target.whitener
+        norm_sq = None if metric is None else shelf.norms_sq(metric)
         gram, factors = shelf.gram(self.spec), shelf.factors(self.spec) if self._pool else None
-        return shelf.steps.moments(self.spec, level, value, gram, factors, norm_sq)
+        return shelf.steps.moments(self.spec, level, target, gram, factors, norm_sq)
 
     def gram(self, level: int) -> Array:
         """sum of phi phi^T behind a fit of `level`, (n_blocks, k, k)."""
@@ -170,7 +170,7 @@ class _Shelf:
         """Of the next features, (n, n_actions), in the metric of this whitener (n_blocks, k, k)."""
         if self.steps is None:
             return None
-        if self._known_norms is None or not np.array_equal(self._known_norms[0], whitener):
+        if self._known_norms is None or self._known_norms[0] is not whitener:
             norms = elliptical_norm_sq(self.steps.next_vectors, self.steps.next_blocks, whitener)
             self._known_norms = (whitener, norms)
         return self._known_norms[1]

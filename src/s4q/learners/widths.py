@@ -9,7 +9,7 @@ import numpy as np
 from s4q.core.blocks import Array
 from s4q.core.factors import Factors
 from s4q.core.least_squares import Moments, ridge_fit
-from s4q.core.linear_q import LevelBonus
+from s4q.core.optimism import QLevel
 
 
 @final
@@ -83,20 +83,22 @@ def self_normalised_radius(
     return np.asarray(noise + ball * sqrt(ridge))  # [Thm:PooledRadius]
 
 
-def data_scaled_bonus(moments: Moments, *, ridge: float, value_bound: float, kappa: float, horizon: int) -> LevelBonus:
-    """A bonus whose width is the spread of the targets, as far as the data tells; no guarantee.
+def with_data_scaled_bonus(
+    fit: QLevel, moments: Moments, *, ridge: float, value_bound: float, kappa: float, horizon: int
+) -> QLevel:
+    """The ridge fit of a level with a bonus whose width is the spread of the targets; no guarantee.
 
     The full value bound for a direction never seen, next to nothing of it after one visit; then kappa standard errors.
     The variance near phi is shrunk, with the weight of one sample, to the residual of the whole fit plus a floor: one
     lucky sample must not look like certainty.
     """
-    theta = ridge_fit(moments, ridge)
     squares = replace(moments, moment=moments.moment_sq)
-    return LevelBonus(
+    return replace(
+        fit,
         whitener=moments.factors.whitener(ridge),
-        width=np.full(len(theta), value_bound * sqrt(ridge)),
+        width=np.full(len(fit.theta), value_bound * sqrt(ridge)),
         second=ridge_fit(squares, ridge),
-        noise=residual_variance(moments, theta, ridge) + (floor_share(horizon) * value_bound) ** 2,
+        noise=residual_variance(moments, fit.theta, ridge) + (floor_share(horizon) * value_bound) ** 2,
         ceiling=value_bound**2 / 4,
         ridge=ridge,
         kappa=kappa,

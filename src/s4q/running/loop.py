@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 from threadpoolctl import threadpool_limits
 
 from s4q.certificates.certifier import refusal
-from s4q.core.messages import MOST_STEPS, Collector, Evaluate, Explore, Learner, Regress, Request
+from s4q.core.messages import MOST_STEPS, A, Asks, Collector, Evaluate, Explore, Learner, Regress, Request
 from s4q.core.validation import require_count, require_flag, require_positive
 from s4q.running.accounting import Ledger, Recorder, Run, Watch
 from s4q.running.callbacks import Callback, Listener, listeners
@@ -105,7 +105,8 @@ def _one_shard(
     request = _next_request(learner, evaluations, ledger)
     if request is None:
         return False
-    answer = _play(collector, request, ledger, keeper)
+    # A request of any kind: the answer is of the kind that belongs to it.
+    answer = _play(collector, cast(Asks[Any], request), ledger, keeper)
     phases = learner.phases
     with interruption_held_back() as interruption:
         if not isinstance(request, Evaluate):
@@ -132,13 +133,13 @@ def _next_request(learner: Learner, evaluations: Evaluations | None, ledger: Led
     return evaluations.ask(ledger.learned) or learner.ask(ledger.left - evaluations.reserved())
 
 
-def _play(collector: Collector, request: Request, ledger: Ledger, keeper: Keeper | None) -> Any:
+def _play(collector: Collector, request: Asks[A], ledger: Ledger, keeper: Keeper | None) -> A:
     """The answer of one shard. One a time: the learner adds them up, so where a run pauses leaves no trace in the sums.
 
     When the collector fails, or is interrupted, the learner stands as before the shard, and that is saved.
     """
     try:
-        shard = next(iter(collector.shards(request)))
+        shard = next(iter(collector.shards(cast(Request, request))))
         return collector.play(request, shard, request.start() if isinstance(request, Explore) else None)
     except BaseException:
         if keeper is not None:

@@ -31,15 +31,15 @@ def width(e: Evidence) -> list[Part]:
     """The width of the bonus against the prescribed one."""
     parts = []
     for p, h in _levels(e):
-        q, lam = p.record.q, float(p.ridge[h])
-        if q.width is None:
+        used, lam = p.record.q.levels[h].width, float(p.ridge[h])
+        if used is None:
             parts.append(Part(relative_error(0.0), p.record.phase, h))
         elif e.constants.preset == "practical":  # the part that does not come from the spread of the targets
             bound = e.mdp.spec.value_bound[h] * np.sqrt(lam)
-            parts.append(Part(relative_error(q.width[h] / bound), p.record.phase, h))
+            parts.append(Part(relative_error(used / bound), p.record.phase, h))
         else:
             meant = e.prescribed.width(h, p.record.phase, p.n_before, p.covariance[h], lam)
-            parts.append(Part(relative_error(q.width[h] / meant), p.record.phase, h))
+            parts.append(Part(relative_error(used / meant), p.record.phase, h))
     return parts
 
 
@@ -57,12 +57,12 @@ def bonus_matrix(e: Evidence) -> list[Part]:
     """|phi|^2 in the metric of the learner's bonus against that of (Gram + prescribed ridge)^-1, at reachable pairs."""
     parts = []
     for p, h in _levels(e):
-        white, here = p.record.q.whitener, e.mdp.reachable[h]
+        white, here = p.record.q.levels[h].whitener, e.mdp.reachable[h]
         if white is None or not here.any():
             continue
         vectors, blocks = e.mdp.features.vectors[h][here], e.mdp.features.blocks[h][here]
         vectors, blocks = vectors.reshape(-1, vectors.shape[-1]), blocks.ravel()
-        seen = np.einsum("nij,nj->ni", white[h][blocks], vectors)
+        seen = np.einsum("nij,nj->ni", white[blocks], vectors)
         values, axes = np.linalg.eigh(p.covariance[h])
         turned = np.einsum("nji,nj->ni", axes[blocks], vectors)
         meant = (turned**2 / (np.maximum(values, 0.0) + float(p.ridge[h]))[blocks]).sum(axis=1)

@@ -229,7 +229,7 @@ def _phase(
         previous = past.previous
         covariance = np.zeros_like(expected) if previous is None else previous.cov_ref + previous.increment
     metric = expected if prescribed.proved else covariance
-    linear = LinearQ(q.theta)
+    linear = LinearQ.from_arrays(q.theta)
     features = [mdp.features.level(h) for h in levels]
     radii = [prescribed.fit_radius(h, phase.phase, before, covariance[h], float(ridge[h])) for h in levels]  # alpha_u
     errors, values = bellman_errors(mdp, q), np.stack([q.q_values(h, features[h]) for h in levels])

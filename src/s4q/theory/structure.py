@@ -75,7 +75,7 @@ def comparator_errors(
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import low_rank
     >>> mdp = low_rank()
-    >>> bool(abs(comparator_errors(mdp, UniformPolicy(4), LinearQ(np.full((3, 1, 5), 0.3)))).max() < 1e-12)
+    >>> bool(abs(comparator_errors(mdp, UniformPolicy(4), LinearQ.from_arrays(np.full((3, 1, 5), 0.3)))).max() < 1e-12)
     True
     """
     return errors_of_fits(mdp, mdp.occupancies(controller), next_values(mdp, q), radius)
@@ -97,7 +97,7 @@ def bellman_errors(mdp: FiniteMDP, q: LinearQ) -> Array:
 
     >>> from s4q.problems import chain
     >>> mdp = chain()
-    >>> bool(abs(bellman_errors(mdp, LinearQ(mdp.q_star.reshape(10, 20, 1)))).max() < 1e-12)
+    >>> bool(abs(bellman_errors(mdp, LinearQ.from_arrays(mdp.q_star.reshape(10, 20, 1)))).max() < 1e-12)
     True
     """
     after = next_values(mdp, q)

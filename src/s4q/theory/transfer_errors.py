@@ -35,7 +35,7 @@ def transfer_error(
     >>> from s4q.core.policies import UniformPolicy
     >>> from s4q.problems import low_rank
     >>> mdp = low_rank()
-    >>> transfer_error(mdp, UniformPolicy(4), LinearQ(np.full((3, 1, 5), 0.3))) < 1e-12
+    >>> transfer_error(mdp, UniformPolicy(4), LinearQ.from_arrays(np.full((3, 1, 5), 0.3))) < 1e-12
     True
     """
     after = next_values(mdp, target) if isinstance(target, LinearQ) else _checked_values(mdp, target)

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
+from math import inf
 from typing import Any, final
 
 import numpy as np
 
-from s4q.collectors import sharding as shards
 from s4q.collectors.batched.array_backends import Arrays, NumpyArrays
 from s4q.collectors.batched.feature_backends import FeatureLens, Lens, TableLens
 from s4q.collectors.batched.rollout import BatchedEnv, Group, LevelStep, Rollout
-from s4q.collectors.sharding import address, fixed_shards
+from s4q.collectors.sharding import ShardedCollector, address, fixed_shards
 from s4q.core.blocks import Array, IntArray
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
@@ -39,7 +39,7 @@ _MOST_CELLS = 2**24  # numbers in a table of features at most
 
 
 @final
-class BatchCollector:
+class BatchCollector(ShardedCollector):
     """Answers requests with an array simulator: synchronous levels, matrix products, sums.
 
     env: a BatchedEnv. features: of its states. Where the simulator has finitely many
@@ -53,7 +53,7 @@ class BatchCollector:
     >>> from s4q.core.messages import Mixture, UniformPolicy
     >>> mdp = problems.chain()
     >>> collector = BatchCollector(FiniteBatch(mdp), mdp.features, mdp.spec)
-    >>> request = Regress(0, 9, Mixture([UniformPolicy(2)], np.ones(1)), LinearQ(np.zeros((10, 20, 1))), n_episodes=5)
+    >>> request = Regress(0, 9, Mixture([UniformPolicy(2)], np.ones(1)), None, n_episodes=5)
     >>> collector.collect(request).moments.n
     5
     """
@@ -101,23 +101,12 @@ class BatchCollector:
             yield Shard(n, size)
             n += size
 
-    def collect(self, request: Any) -> Any:
-        """The whole answer: shards played in order and added up."""
-        return shards.collect(self, request)
+    def _seeds(self, request: Request, shard: Shard) -> list[np.random.SeedSequence]:
+        """One for the draw of the mixture, one for the simulator."""
+        return np.random.SeedSequence(self.seed, spawn_key=(address(request), shard.index)).spawn(2)
 
-    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
-        """The answer of one shard; `start` is an Explore's progress before it."""
-        if not isinstance(request, Regress | Explore | Evaluate):
-            raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
-        sequence = np.random.SeedSequence(self.seed, spawn_key=(address(request), shard.index))
-        if isinstance(request, Regress):
-            return self._regress(request, shard, sequence)
-        if isinstance(request, Explore):
-            return self._explore(request, shard, sequence, request.start() if start is None else start)
-        return self._evaluate(request, shard, sequence)
-
-    def _regress(self, request: Regress, shard: Shard, sequence: np.random.SeedSequence) -> Regression:
-        for_mixture, for_env = sequence.spawn(2)
+    def _regress(self, request: Regress, shard: Shard) -> Regression:
+        for_mixture, for_env = self._seeds(request, shard)
         mixture, spec = request.mixture, self.spec
         per_policy = np.random.default_rng(for_mixture).multinomial(shard.n_episodes, mixture.weights)
         ends = np.cumsum(per_policy).tolist()
@@ -139,33 +128,32 @@ class BatchCollector:
 
     def _targets(self, request: Regress, step: LevelStep) -> Any:
         """y = r + max_a' Qtar(s', a'), (m,)."""
-        spec, xp, after = self.spec, self._arrays.xp, request.level + 1
+        spec, xp, target = self.spec, self._arrays.xp, request.target
         rewards = step.rewards - spec.reward_min
-        if step.after is None or after == spec.horizon:
+        if step.after is None or target is None:
             values = xp.zeros_like(step.going, dtype=rewards.dtype)
         else:
-            values = self._lens.best(after, request.value, step.after, min(step.h + 1, spec.horizon - 1)).values
-            if request.value.clip is not None:
-                values = xp.clip(values, *request.value.clip[after].tolist())
+            values = self._lens.best(target, step.after, min(step.h + 1, spec.horizon - 1)).values
+            if target.clip != (-inf, inf):
+                values = xp.clip(values, *target.clip)
         if step.going.shape[0] == step.rows.shape[0]:
             return rewards + values
         spread = xp.full(rewards.shape, spec.ended_value(request.level), dtype=rewards.dtype)
         spread[step.going] = values
         return rewards + spread
 
-    def _explore(self, request: Explore, shard: Shard, sequence: np.random.SeedSequence, start: Array) -> Visits:
+    def _explore(self, request: Explore, shard: Shard, start: Array) -> Visits:
         spec, lens, to_numpy, n = self.spec, self._lens, self._arrays.to_numpy, shard.n_episodes
         n_kept = max(0, request.done + request.keep - shard.index)
-        rng, groups = self._arrays.generator(sequence.spawn(2)[1]), [Group(request.policy, 0, n)]
+        rng, groups = self._arrays.generator(self._seeds(request, shard)[1]), [Group(request.policy, 0, n)]
         added, returns = np.zeros((n, spec.horizon)), np.full(n, -spec.horizon * spec.reward_min)
         rows: list[IntArray] = []
         samples: list[Any] = []  # what was visited; all else of a level is let go before the next
         kept: list[Transitions] = []
         promised: Array | None = None
-        one_metric = _one_metric(request)
         for step in self._rollout.steps(rng, groups, spec.horizon, look_after=n_kept > 0):
             here = to_numpy(step.rows)
-            known = step.best.norms_sq if step.best is not None and one_metric else None
+            known = step.best.norms_sq if step.best is not None and _one_metric(request, step.h) else None
             norms = lens.norms_sq(step.h, request.whitener, step.sample) if known is None else known
             added[here, step.h] = to_numpy(norms)
             returns[here] += to_numpy(step.rewards)
@@ -174,7 +162,7 @@ class BatchCollector:
             if n_kept:
                 kept.append(self._transitions(step, int(np.searchsorted(here, n_kept))))
             if step.h == 0 and step.best is not None and isinstance(request.policy, LinearQ):
-                promised = request.policy.clipped(0, to_numpy(step.best.values))
+                promised = request.policy.levels[0].clipped(to_numpy(step.best.values))
         progress = np.cumsum(added.sum(axis=1, keepdims=True) if request.pool else added, axis=0)
         cut = _first_crossing(request, shard, start + progress)
         counts = [int(np.searchsorted(here, cut)) for here in rows]
@@ -183,7 +171,7 @@ class BatchCollector:
             grams[h] = lens.gram(h, lens.first(sample, count))
         trimmed = [_first_steps(part, count) for part, count in zip(kept, counts, strict=False)]
         return Visits(
-            grams=grams,
+            grams=grams.sum(axis=0, keepdims=True) if request.pool else grams,
             progress=progress[cut - 1],
             n_episodes=cut,
             return_sum=float(returns[:cut].sum()),
@@ -193,9 +181,9 @@ class BatchCollector:
             kept=Transitions.concatenate(trimmed) if trimmed else None,
         )
 
-    def _evaluate(self, request: Evaluate, shard: Shard, sequence: np.random.SeedSequence) -> Returns:
+    def _evaluate(self, request: Evaluate, shard: Shard) -> Returns:
         spec, to_numpy, n = self.spec, self._arrays.to_numpy, shard.n_episodes
-        rng, groups = self._arrays.generator(sequence.spawn(2)[1]), [Group(request.policy, 0, n)]
+        rng, groups = self._arrays.generator(self._seeds(request, shard)[1]), [Group(request.policy, 0, n)]
         # 0 a step after an early end is -reward_min a step in shifted units, as for the steps taken.
         returns = np.full(n, -spec.horizon * spec.reward_min)
         n_steps = 0
@@ -204,7 +192,7 @@ class BatchCollector:
             returns[to_numpy(step.rows)] += to_numpy(step.rewards)
             n_steps += step.rows.shape[0]
             if step.h == 0 and step.best is not None and isinstance(request.policy, LinearQ):
-                promised = float(np.sum(request.policy.clipped(0, to_numpy(step.best.values))))
+                promised = float(np.sum(request.policy.levels[0].clipped(to_numpy(step.best.values))))
         return Returns(n, float(returns.sum()), float(returns @ returns), promised, n_steps)
 
     def _transitions(self, step: LevelStep, n: int) -> Transitions:
@@ -223,14 +211,10 @@ class BatchCollector:
         return Transitions(np.full(n, step.h), vectors, blocks, rewards, after, after_blocks, ended, once)
 
 
-def _one_metric(request: Explore) -> bool:
-    """Does the policy's bonus measure features as the progress does? Its norms then need not be computed again."""
-    theirs, mine = request.policy.whitener if isinstance(request.policy, LinearQ) else None, request.whitener
-    if theirs is None:
-        return False
-    if mine.strides[0] == 0 and len(theirs) == 1:  # one for all levels, never written out
-        return bool(np.array_equal(theirs[0], mine[0]))
-    return len(theirs) == len(mine) and bool(np.array_equal(theirs, mine))
+def _one_metric(request: Explore, h: int) -> bool:
+    """True if the bonus at level h measures features as the progress does. Norms need not be computed again then."""
+    whitener = request.policy.levels[h].whitener if isinstance(request.policy, LinearQ) else None
+    return whitener is not None and np.array_equal(whitener, request.whitener[0 if request.pool else h])
 
 
 def _first_steps(steps: Transitions, n: int) -> Transitions:

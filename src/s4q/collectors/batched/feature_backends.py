@@ -4,7 +4,7 @@ A sight is what a lens keeps of a batch of states at one level; a sample is a si
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -13,7 +13,6 @@ from s4q.collectors.batched.array_backends import Arrays
 from s4q.core.blocks import Array, IntArray, Phi
 from s4q.core.identity_cache import Memo
 from s4q.core.least_squares import Moments, gram_of
-from s4q.core.linear_q import LinearQ
 from s4q.core.messages import FeatureMap, Spec
 from s4q.core.optimism import QLevel, best_actions, is_lower, norms_sq, optimistic
 from s4q.core.policies import Policy
@@ -38,8 +37,8 @@ class Lens(Protocol):
 
     def sight(self, h: int, states: Any) -> Any: ...
     def part(self, sight: Any, rows: slice) -> Any: ...
-    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> Best:
-        """What level h of q does on features of a level."""
+    def best(self, level: QLevel, sight: Any, seen_at: int) -> Best:
+        """What a level of Q chooses on the features of level `seen_at`."""
         ...
 
     def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
@@ -67,8 +66,9 @@ class FeatureLens:
     def __init__(self, features: FeatureMap, spec: Spec, arrays: Arrays) -> None:
         self._features, self._spec, self._arrays = features, spec, arrays
         self._checked = bool(getattr(features, "checked", False))  # a second look would cost a tenth of the work
-        self._levels: Memo[LinearQ, list[QLevel | None]] = Memo(lambda q: [None] * q.horizon, size=256)
+        self._levels: Memo[QLevel, tuple[QLevel, bool]] = Memo(self._level, size=256 * spec.horizon)
         self._whiteners: Memo[Array, tuple[Any, bool]] = Memo(self._whitener, size=2)
+        self._one_vector = bool(getattr(features, "same_for_all_actions", False))
 
     def sight(self, h: int, states: Any) -> tuple[Any, Any]:
         xp, spec = self._arrays.xp, self._spec
@@ -80,6 +80,8 @@ class FeatureLens:
                 f"features at level {h} must have shapes (n, n_actions, block_dim) = {shape} and {shape[:2]}; got "
                 f"{vectors.shape} and {blocks.shape}"
             )
+        if self._one_vector:
+            vectors = vectors[:, :1]
         if self._checked:
             return vectors, blocks
         norms = xp.vecdot(vectors, vectors)
@@ -95,16 +97,16 @@ class FeatureLens:
     def part(self, sight: Any, rows: slice) -> tuple[Any, Any]:
         return sight[0][rows], sight[1][rows]
 
-    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> Best:
+    def best(self, level: QLevel, sight: Any, seen_at: int) -> Best:
         del seen_at
         xp, (vectors, blocks) = self._arrays.xp, sight
-        n, n_actions, k = vectors.shape
+        (n, n_actions), k = blocks.shape, vectors.shape[2]
         size = -(-n // max(1, n * n_actions // max(_ROWS, _CHUNK // k)))  # equal pieces, none smaller than that
-        level = self._level(q, h)
+        level, lower = self._levels(level)
         values, norms = [], []
         for i in range(0, n, size):
             here = vectors[i : i + size], blocks[i : i + size]
-            norm_sq = None if level.whitener is None else norms_sq(xp, level.whitener, *here, level.lower)
+            norm_sq = None if level.whitener is None else norms_sq(xp, level.whitener, *here, lower)
             values.append(optimistic(xp, level, *here, norm_sq))
             norms.append(norm_sq)
         every = xp.concat(values, axis=0)
@@ -117,11 +119,12 @@ class FeatureLens:
 
     def sample(self, sight: Any, actions: Any) -> tuple[Any, Any]:
         xp, (vectors, blocks) = self._arrays.xp, sight
-        n, n_actions, k = vectors.shape
+        n, n_actions = blocks.shape
         rows = xp.arange(n) * n_actions + actions
         taken = xp.take(xp.reshape(blocks, (-1,)), rows, axis=0)
-        if getattr(vectors, "strides", (1, 1))[1] == 0:  # one vector for all actions, never written out
+        if vectors.shape[1] < n_actions:  # one vector for all actions
             return vectors[:, 0], taken
+        k = vectors.shape[2]
         return xp.take(xp.reshape(vectors, (-1, k)), rows, axis=0), taken
 
     def first(self, sample: Any, n: int) -> tuple[Any, Any]:
@@ -129,7 +132,8 @@ class FeatureLens:
 
     def norms_sq(self, h: int, whitener: Array, sample: Any) -> Any:
         white, lower = self._whiteners(whitener)
-        return norms_sq(self._arrays.xp, white[h], sample[0][:, None, :], sample[1][:, None], lower)[:, 0]
+        metric = white[h if len(whitener) > 1 else 0]
+        return norms_sq(self._arrays.xp, metric, sample[0][:, None, :], sample[1][:, None], lower)[:, 0]
 
     def gram(self, h: int, sample: Any) -> Array:
         del h
@@ -172,26 +176,22 @@ class FeatureLens:
 
     def phi(self, h: int, sight: Any) -> Phi:
         del h
-        return Phi(self._arrays.to_numpy(sight[0]), self._arrays.to_numpy(sight[1]))
+        vectors, blocks = self._arrays.to_numpy(sight[0]), self._arrays.to_numpy(sight[1])
+        return Phi(np.broadcast_to(vectors, (*blocks.shape, vectors.shape[2])), blocks)
 
     def _whitener(self, host: Array) -> tuple[Any, bool]:
         """That of an Explore, and whether it is lower triangular."""
         array = self._arrays.from_numpy(host)
-        shared = getattr(array, "strides", (1,))[0] == 0  # one for all levels, never written out
-        return array, is_lower(array[:1] if shared else array)
+        return array, is_lower(array)
 
-    def _level(self, q: LinearQ, h: int) -> QLevel:
-        """The parameters of a level as arrays of the engine's module, made once."""
-        levels = self._levels(q)
-        known = levels[h]
-        if known is None:
-            host = q.level(h)
-            put = self._arrays.from_numpy
-            parts = (host.theta, host.whitener, host.width, host.second)
-            theta, white, width, second = (None if part is None else put(part) for part in parts)
-            known = QLevel(theta, white, width, second, host.scale, lower=is_lower(white))
-            levels[h] = known
-        return known
+    def _level(self, host: QLevel) -> tuple[QLevel, bool]:
+        """The same level with arrays of the engine's module, and whether its whitener is lower triangular."""
+
+        def put(array: Any) -> Any:
+            return None if array is None else self._arrays.from_numpy(array)
+
+        theta, white, width, second = map(put, (host.theta, host.whitener, host.width, host.second))
+        return replace(host, theta=theta, whitener=white, width=width, second=second), is_lower(white)
 
 
 @final
@@ -201,7 +201,7 @@ class TableLens:
     def __init__(self, table: TableFeatures, arrays: Arrays) -> None:
         self._table, self._arrays = table, arrays
         self._n_actions, self._stationary = table.n_actions, table.stationary
-        self._best: Memo[LinearQ, dict[tuple[int, int], tuple[Any, Any]]] = Memo(lambda _: {}, size=256)
+        self._best: Memo[QLevel, dict[int, tuple[Any, Any]]] = Memo(lambda _: {}, size=256 * len(table.vectors))
         self._norms: Memo[Array, Any] = Memo(self._norms_of, size=2)
 
     def sight(self, h: int, states: Any) -> Any:
@@ -211,13 +211,13 @@ class TableLens:
     def part(self, sight: Any, rows: slice) -> Any:
         return sight[rows]
 
-    def best(self, h: int, q: LinearQ, sight: Any, seen_at: int) -> Best:
-        levels, key = self._best(q), (h, 0 if self._stationary else seen_at)
-        if key not in levels:
-            table, put = q.optimistic(h, self._table.level(seen_at)), self._arrays.from_numpy
+    def best(self, level: QLevel, sight: Any, seen_at: int) -> Best:
+        known, key = self._best(level), 0 if self._stationary else seen_at
+        if key not in known:
+            table, put = level.optimistic(self._table.level(seen_at)), self._arrays.from_numpy
             actions, values = best_actions(np, table)
-            levels[key] = put(actions), put(values)
-        actions, values = levels[key]
+            known[key] = put(actions), put(values)
+        actions, values = known[key]
         take = self._arrays.xp.take
         return Best(take(actions, sight, axis=0), take(values, sight, axis=0))
 

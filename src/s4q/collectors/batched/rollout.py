@@ -113,7 +113,7 @@ class Rollout:
             part = slice(first, end)
             here = sight if end - first == m else lens.part(sight, part)
             if isinstance(group.policy, LinearQ):
-                best = lens.best(h, group.policy, here, seen_at=h)
+                best = lens.best(group.policy.levels[h], here, seen_at=h)
                 actions.append(best.actions)
             else:
                 actions.append(self._draw(h, rng, group.policy, here, states[part]))

@@ -7,14 +7,13 @@ answer is that of playing.
 
 from collections.abc import Iterator
 from math import ceil, inf
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
-from s4q.collectors import sharding as shards
 from s4q.collectors.draws import Outcomes
 from s4q.collectors.finite.state_counts import Flow, FlowModel
-from s4q.collectors.sharding import generator
+from s4q.collectors.sharding import ShardedCollector, generator
 from s4q.core.blocks import Array, IntArray
 from s4q.core.identity_cache import Memo
 from s4q.core.least_squares import gram_of
@@ -38,13 +37,13 @@ from s4q.problems import FiniteMDP
 
 
 @final
-class CountCollector:
+class CountCollector(ShardedCollector):
     """Answers requests about a FiniteMDP by drawing counts: exact in law, at a cost of order log n at most.
 
     >>> from s4q import problems
     >>> from s4q.core.messages import UniformPolicy
     >>> mdp = problems.chain()
-    >>> request = Regress(0, 9, Mixture([UniformPolicy(2)], [1.0]), LinearQ(np.zeros((10, 20, 1))), n_episodes=10**15)
+    >>> request = Regress(0, 9, Mixture([UniformPolicy(2)], [1.0]), None, n_episodes=10**15)
     >>> CountCollector(mdp, seed=0).collect(request).moments.n
     1000000000000000
     """
@@ -53,8 +52,7 @@ class CountCollector:
         if not isinstance(mdp, FiniteMDP):
             raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
         require_count("seed", seed, "an address in SeedSequence", at_least=0)
-        self.mdp = mdp
-        self.seed = seed
+        self.mdp, self.spec, self.seed = mdp, mdp.spec, seed
         self._model = FlowModel(mdp)
         self._norms: Memo[Array, Array] = Memo(mdp.features.norms_sq, size=2)
 
@@ -73,27 +71,18 @@ class CountCollector:
             n += size
             size = n
 
-    def collect(self, request: Any) -> Any:
-        """The whole answer: shards played in order and added up."""
-        return shards.collect(self, request)
-
-    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
-        """The answer of one shard; `start` is an Explore's progress before it."""
-        if shard.n_episodes > MOST_STEPS // self.mdp.horizon:
+    def _generator(self, request: Request, shard: Shard) -> np.random.Generator:
+        """Of the shard, whose episodes must be few enough to be counted."""
+        most = MOST_STEPS // self.mdp.horizon
+        if shard.n_episodes > most:
             raise ValueError(
-                f"episodes are counted in 64 bits: at most {MOST_STEPS // self.mdp.horizon:.2e} of {self.mdp.horizon} "
-                f"steps in one request; got {shard.n_episodes:.2e}"
+                f"episodes are counted in 64 bits: at most {most:.2e} of {self.mdp.horizon} steps in one request; "
+                f"got {shard.n_episodes:.2e}"
             )
-        if isinstance(request, Regress):
-            return self._regress(request, shard)
-        if isinstance(request, Explore):
-            return self._explore(request, shard, request.start() if start is None else start)
-        if isinstance(request, Evaluate):
-            return self._evaluate(request, shard)
-        raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
+        return generator(self.seed, request, shard)
 
     def _regress(self, request: Regress, shard: Shard) -> Regression:
-        rng = generator(self.seed, request, shard)
+        rng = self._generator(request, shard)
         mixture = request.mixture
         weights = Outcomes.of(mixture.weights[None])
         per_policy = np.zeros(len(mixture.policies), dtype=np.int64)
@@ -102,7 +91,7 @@ class CountCollector:
         sampled = range(self.mdp.horizon) if request.pool else range(request.level, request.level + 1)
         outcomes, n_steps = self._outcomes(rng, tables, n, sampled)
         steps = [self._model.transitions(h, counts) for h, counts in zip(sampled, outcomes, strict=True)]
-        moments = Transitions.concatenate(steps).moments(self.mdp.spec, request.level, request.value)
+        moments = Transitions.concatenate(steps).moments(self.mdp.spec, request.level, request.target)
         return Regression(moments, per_policy, n_steps)
 
     def _distinct(self, mixture: Mixture, per_policy: IntArray) -> tuple[Array, IntArray]:
@@ -153,7 +142,7 @@ class CountCollector:
         return counted, n_steps
 
     def _explore(self, request: Explore, shard: Shard, start: Array) -> Visits:
-        rng, model = generator(self.seed, request, shard), self._model
+        rng, model = self._generator(request, shard), self._model
         norms = self._norms(request.whitener)
         flow = model.draw(rng, self.mdp.policy_table(request.policy), shard.n_episodes)
         done = self._until_crossing(rng, request, flow, norms, start, shard.index)
@@ -165,7 +154,7 @@ class CountCollector:
         ]
         keeps = shard.index < request.done + request.keep
         return Visits(
-            grams=np.stack(grams),
+            grams=np.stack(grams).sum(axis=0, keepdims=True) if request.pool else np.stack(grams),
             progress=_progress(done, norms, request.pool),
             n_episodes=done.n_episodes,
             return_sum=model.return_sum(done),
@@ -176,7 +165,7 @@ class CountCollector:
         )
 
     def _evaluate(self, request: Evaluate, shard: Shard) -> Returns:
-        rng, model = generator(self.seed, request, shard), self._model
+        rng, model = self._generator(request, shard), self._model
         flow = model.draw(rng, self.mdp.policy_table(request.policy), shard.n_episodes)
         return Returns(
             n_episodes=flow.n_episodes,

@@ -33,8 +33,7 @@ class EpisodeCollector(SteppingCollector):
     >>> import s4q
     >>> from s4q.core.messages import Mixture, Regress, UniformPolicy
     >>> mdp = s4q.problems.chain()
-    >>> zero = s4q.LinearQ(np.zeros((10, 20, 1)))
-    >>> request = Regress(0, 9, Mixture([UniformPolicy(2)], [1.0]), zero, n_episodes=5)
+    >>> request = Regress(0, 9, Mixture([UniformPolicy(2)], [1.0]), None, n_episodes=5)
     >>> EpisodeCollector(mdp, seed=0).collect(request).moments.n
     5
     """
@@ -49,7 +48,7 @@ class EpisodeCollector(SteppingCollector):
         self._pairs: dict[tuple[int, int, int], tuple[list[float], list[float]]] = {}  # filled as pairs are visited
         self._actions: Memo[Policy, list[Any]] = Memo(self._action_lists, size=256)
 
-    def _play(self, sums: EpisodeSums, episodes: range) -> list[Episode]:
+    def _play(self, sums: EpisodeSums[Any], episodes: range) -> list[Episode]:
         """An episode has a number for its policy, one for its start, and three a level: action, reward, next state."""
         horizon, features = self.mdp.horizon, self.mdp.features
         numbers = episode_numbers(self.seed, address(sums.request), episodes, 2 + 3 * horizon).tolist()
@@ -65,11 +64,13 @@ class EpisodeCollector(SteppingCollector):
         at = (np.minimum(levels, horizon - 1), states)
         vectors, blocks = features.vectors[at], features.blocks[at]
         return [
-            Episode(0, vectors[begin:end], blocks[begin:end], *what)
-            for begin, end, (_, *what) in zip(ends, ends[1:], played, strict=False)
+            Episode(0, vectors[begin:end], blocks[begin:end], actions, rewards, ended, which)
+            for begin, end, (_, actions, rewards, ended, which) in zip(ends, ends[1:], played, strict=False)
         ]
 
-    def _episode(self, sums: EpisodeSums, numbers: list[float]) -> tuple[list[int], list[int], list[float], bool, int]:
+    def _episode(
+        self, sums: EpisodeSums[Any], numbers: list[float]
+    ) -> tuple[list[int], list[int], list[float], bool, int]:
         """States, actions and rewards of one episode, whether it ended, and the number of its policy."""
         low, high, noisy = self.spec.reward_min, self.spec.reward_max, self.mdp.reward_noise == "bernoulli"
         which = bisect_right(sums.cumulative_weights, numbers[0])

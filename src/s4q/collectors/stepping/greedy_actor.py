@@ -34,15 +34,15 @@ def actor_of(policy: Policy) -> Actor:
 class GreedyActor:
     """The greedy action of a LinearQ at one observation: `LinearQ.greedy` without the cost of arrays of one row.
 
-    >>> q = LinearQ(theta=np.array([[[1.0], [2.0]]]))
+    >>> q = LinearQ.from_arrays(np.array([[[1.0], [2.0]]]))
     >>> features = StepFeatures(np.ones((2, 1)), np.array([0, 1]))
     >>> GreedyActor(q)(0, None, features, EpisodeDraws(0, 0, 0, horizon=1))
     1
     """
 
     def __init__(self, policy: LinearQ) -> None:
-        self._levels = [policy.level(h) for h in range(policy.horizon)]
-        self._in_order = list(range(policy.theta.shape[1]))
+        self._levels = policy.levels
+        self._in_order = list(range(len(policy.levels[0].theta)))
         self._known: dict[tuple[int, int], int] = {}
 
     def __call__(self, h: int, observation: Any, features: StepFeatures, draws: EpisodeDraws) -> int:
@@ -97,7 +97,7 @@ def _with_spread(
 
     lines and squares are phi . theta and phi . second of every action.
     """
-    noise, ceiling, ridge, kappa = level.scale
+    noise, ceiling, ridge, kappa = level.noise, level.ceiling, level.ridge, level.kappa
     wider = []
     for x, square, w, norm_sq in zip(lines, squares, widths, norms_sq, strict=True):
         # Comparisons cost a third of max and min.

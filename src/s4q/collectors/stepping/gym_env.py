@@ -43,7 +43,7 @@ class GymCollector(SteppingCollector):
         self._players = EpisodePlayers(facts.name, features, spec, seed, facts)
         self._seeds = EnvSeeds()
 
-    def _play(self, sums: EpisodeSums, episodes: range) -> list[Episode]:
+    def _play(self, sums: EpisodeSums[Any], episodes: range) -> list[Episode]:
         return self._players.play(sums, episodes, self._step)
 
     def _step(self, players: list[EpisodePlayer]) -> None:

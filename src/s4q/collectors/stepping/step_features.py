@@ -62,7 +62,7 @@ class Featurizer:
                 raise ValueError(f"features and spec must be made for one problem, but {name} is {theirs} and {mine}")
         self._features = features
         # e_a (x) psi(s): all actions share psi. Where psi is known to be right, psi alone costs two thirds.
-        self._shared = isinstance(features, PerAction)
+        self._shared = bool(getattr(features, "same_for_all_actions", False))
         self._psi = features.state_features if isinstance(features, PerAction) and features.proven else None
         # Likewise a function of the user's: shape and norms are checked here; what is wrong, the map itself explains.
         self._function = features.source if isinstance(features, Dense) and callable(features.source) else None

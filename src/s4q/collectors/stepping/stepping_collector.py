@@ -4,13 +4,13 @@ GymCollector, VectorCollector and EpisodeCollector are SteppingCollectors; Episo
 first two and for Stream. Nothing here knows how an environment is stepped.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
-from s4q.collectors import sharding
 from s4q.collectors.seeding import EpisodeDraws
+from s4q.collectors.sharding import ShardedCollector, address, fixed_shards
 from s4q.collectors.stepping.env_facts import EnvFacts
 from s4q.collectors.stepping.episode import Episode, EpisodePlayer
 from s4q.collectors.stepping.greedy_actor import Actor, actor_of
@@ -18,7 +18,20 @@ from s4q.collectors.stepping.step_features import EpisodeAddress, Featurizer
 from s4q.collectors.stepping.sums import EpisodeSums, RegressSums, ReturnSums, VisitSums
 from s4q.core.blocks import Array
 from s4q.core.identity_cache import Memo
-from s4q.core.messages import Evaluate, Explore, FeatureMap, Policy, Regress, Request, Shard, Spec
+from s4q.core.messages import (
+    A,
+    Evaluate,
+    Explore,
+    FeatureMap,
+    Policy,
+    Regress,
+    Regression,
+    Request,
+    Returns,
+    Shard,
+    Spec,
+    Visits,
+)
 from s4q.core.validation import require_count
 
 _BUFFER = 2**22  # numbers held for one shard at most: 32 MB
@@ -31,10 +44,10 @@ def shards_of(request: Request, spec: Spec) -> Iterator[Shard]:
     Their size is part of what a seed means, so changing it changes every result.
     """
     size = max(1, min(_MOST_EPISODES, _BUFFER // (spec.horizon * spec.block_dim)))
-    return sharding.fixed_shards(request, size)
+    return fixed_shards(request, size)
 
 
-class SteppingCollector(ABC):
+class SteppingCollector(ShardedCollector):
     """Answers requests by playing their episodes one by one; subclasses say how a few of them are played.
 
     Args:
@@ -54,37 +67,23 @@ class SteppingCollector(ABC):
         self._reset_early = reset_early
 
     @abstractmethod
-    def _play(self, sums: EpisodeSums, episodes: range) -> list[Episode]:
+    def _play(self, sums: EpisodeSums[Any], episodes: range) -> list[Episode]:
         """Play the episodes of these numbers of `sums.request`, from the first to the last."""
 
     def shards(self, request: Request) -> Iterator[Shard]:
         """The pieces of a request, in order: a pure function of the request."""
         return shards_of(request, self.spec)
 
-    def collect(self, request: Any) -> Any:
-        """The whole answer: shards played in order and added up."""
-        return sharding.collect(self, request)
-
-    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
-        """The answer of one shard; `start` is an Explore's progress before it."""
-        if isinstance(request, Regress):
-            return self._regress(request, shard)
-        if isinstance(request, Explore):
-            return self._explore(request, shard, start)
-        if isinstance(request, Evaluate):
-            return self._evaluate(request, shard)
-        raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
-
-    def _regress(self, request: Regress, shard: Shard) -> Any:
+    def _regress(self, request: Regress, shard: Shard) -> Regression:
         return self._add_up(RegressSums(request, shard, self.spec, self._reset_early))
 
-    def _explore(self, request: Explore, shard: Shard, start: Array | None) -> Any:
+    def _explore(self, request: Explore, shard: Shard, start: Array) -> Visits:
         return self._add_up(VisitSums(request, shard, self.spec, start))
 
-    def _evaluate(self, request: Evaluate, shard: Shard) -> Any:
+    def _evaluate(self, request: Evaluate, shard: Shard) -> Returns:
         return self._add_up(ReturnSums(request, shard, self.spec))
 
-    def _add_up(self, sums: EpisodeSums) -> Any:
+    def _add_up(self, sums: EpisodeSums[A]) -> A:
         end = sums.shard.index + sums.shard.n_episodes
         while not sums.complete:
             first = sums.shard.index + sums.n_episodes
@@ -115,7 +114,9 @@ class EpisodePlayers:
         self._featurizer = Featurizer(features, spec, discrete=facts is not None and facts.numbers is not None)
         self._actors: Memo[Policy, Actor] = Memo(actor_of, size=256)
 
-    def play(self, sums: EpisodeSums, episodes: range, step: Callable[[list[EpisodePlayer]], None]) -> list[Episode]:
+    def play(
+        self, sums: EpisodeSums[Any], episodes: range, step: Callable[[list[EpisodePlayer]], None]
+    ) -> list[Episode]:
         """The episodes of these numbers, stepped by `step`."""
         players = [self.player(sums, episode) for episode in episodes]
         try:
@@ -126,12 +127,12 @@ class EpisodePlayers:
                     self._facts.check(player.observations, player.address)
         return [player.episode() for player in players]
 
-    def player(self, sums: EpisodeSums, episode: int) -> EpisodePlayer:
+    def player(self, sums: EpisodeSums[Any], episode: int) -> EpisodePlayer:
         """The player of the episode of this number."""
         request, spec, policies = sums.request, self._spec, sums.policies
         if episode == sums.shard.index:
             self._actors.keep_only(policies)  # an actor holds its policy and more
-        draws = EpisodeDraws(self._seed, sharding.address(request), episode, spec.horizon)
+        draws = EpisodeDraws(self._seed, address(request), episode, spec.horizon)
         which = bisect_right(sums.cumulative_weights, draws.policy) if len(policies) > 1 else 0
         return EpisodePlayer(
             EpisodeAddress(self._name, request.id, episode, None if self._facts is None else draws),

@@ -6,7 +6,7 @@ environment, of a vector of them and of a live system have the same bits. Nothin
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Generic, final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from s4q.core.blocks import Array, IntArray, Phi
 from s4q.core.least_squares import Moments, gram_of
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import (
+    A,
     Evaluate,
     Explore,
     Policy,
@@ -30,7 +31,7 @@ from s4q.core.messages import (
 )
 
 
-class EpisodeSums(ABC):
+class EpisodeSums(ABC, Generic[A]):
     """The episodes of one shard, added in the order of their numbers until no more are wanted.
 
     Args:
@@ -68,12 +69,12 @@ class EpisodeSums(ABC):
     def _take(self, episode: Episode) -> None: ...
 
     @abstractmethod
-    def answer(self) -> Any:
+    def answer(self) -> A:
         """The sums of the episodes added so far."""
 
 
 @final
-class RegressSums(EpisodeSums):
+class RegressSums(EpisodeSums[Regression]):
     """Adds up a Regress.
 
     Args:
@@ -107,12 +108,12 @@ class RegressSums(EpisodeSums):
         spec, request = self._spec, self._regress
         moments = Moments.zeros(spec.n_blocks, spec.block_dim)
         if self._samples:
-            moments = transitions(self._samples, spec).moments(spec, request.level, request.value)
+            moments = transitions(self._samples, spec).moments(spec, request.level, request.target)
         return Regression(moments, self._per_policy, self._n_steps)
 
 
 @final
-class ReturnSums(EpisodeSums):
+class ReturnSums(EpisodeSums[Returns]):
     """Adds up an Evaluate, and the returns of an Explore."""
 
     def __init__(self, request: Explore | Evaluate, shard: Shard, spec: Spec) -> None:
@@ -138,18 +139,18 @@ class ReturnSums(EpisodeSums):
 
 
 @final
-class VisitSums(EpisodeSums):
+class VisitSums(EpisodeSums[Visits]):
     """Adds up an Explore, until it has reached its threshold.
 
     Args:
         request, shard, spec: see EpisodeSums.
-        start: progress before this shard; None: that of the request.
+        start: progress before this shard.
     """
 
-    def __init__(self, request: Explore, shard: Shard, spec: Spec, start: Array | None) -> None:
+    def __init__(self, request: Explore, shard: Shard, spec: Spec, start: Array) -> None:
         super().__init__(request, shard, spec, [request.policy], spec.horizon)
         self._explore = request
-        self._start = request.start() if start is None else start
+        self._start = start
         self._progress = np.zeros_like(self._start)
         self._returns = ReturnSums(request, shard, spec)
         self._visited: list[tuple[Array, IntArray]] = []  # vectors (T, k) and blocks (T,) of the actions taken
@@ -189,18 +190,21 @@ class VisitSums(EpisodeSums):
         )
 
     def _grams(self) -> Array:
-        """sum of phi phi^T at each level, (H, n_blocks, k, k)."""
-        spec = self._spec
-        grams = np.zeros((spec.horizon, spec.n_blocks, spec.block_dim, spec.block_dim))
-        levels = np.concatenate([np.arange(len(blocks)) for _, blocks in self._visited])
+        """sum of phi phi^T at each level, (H, n_blocks, k, k), or over all levels, (1, n_blocks, k, k)."""
+        request, n_blocks = self._explore, self._spec.n_blocks
+        vectors, blocks = (np.concatenate(arrays) for arrays in zip(*self._visited, strict=True))
+        if request.pool:
+            return gram_of(vectors, blocks, n_blocks)[None]
+        grams = np.zeros(request.whitener.shape)
+        levels = np.concatenate([np.arange(len(taken)) for _, taken in self._visited])
         order = np.argsort(levels, kind="stable")
-        vectors, blocks = (np.concatenate(arrays)[order] for arrays in zip(*self._visited, strict=True))
-        if spec.block_dim == 1:
-            cells = gram_of(vectors, levels[order] * spec.n_blocks + blocks, spec.horizon * spec.n_blocks)
+        vectors, blocks = vectors[order], blocks[order]
+        if vectors.shape[1] == 1:
+            cells = gram_of(vectors, levels[order] * n_blocks + blocks, len(grams) * n_blocks)
             return cells.reshape(grams.shape)
         ends = np.cumsum(np.bincount(levels))
         for h, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
-            grams[h] = gram_of(vectors[first:end], blocks[first:end], spec.n_blocks)
+            grams[h] = gram_of(vectors[first:end], blocks[first:end], n_blocks)
         return grams
 
 
@@ -230,12 +234,19 @@ def transitions(episodes: list[Episode], spec: Spec) -> Transitions:
 
 
 def _norms_sq_along(whitener: Array, chosen: Array, blocks: IntArray) -> Array:
-    """|phi_h|^2 in the metric of each level of one episode, (T,). whitener (H, n_blocks, k, k), chosen (T, k)."""
+    """|phi_h|^2 in the metric of each level of one episode, (T,).
+
+    Args:
+        whitener: (H, n_blocks, k, k), or (1, n_blocks, k, k) for all levels.
+        chosen: vectors (T, k) of the actions taken.
+        blocks: their blocks, (T,).
+    """
     n = len(blocks)
     if chosen.shape[1] == 1:
-        return np.asarray((chosen[:, 0] * whitener[np.arange(n), blocks, 0, 0]) ** 2)
+        levels = np.arange(n) if len(whitener) > 1 else 0
+        return np.asarray((chosen[:, 0] * whitener[levels, blocks, 0, 0]) ** 2)
     norms_sq = np.empty(n)
-    if whitener.strides[0] == 0:  # one for all levels: a product for each block
+    if len(whitener) == 1:  # one for all levels: a product for each block
         for block in set(blocks.tolist()):
             rows = np.flatnonzero(blocks == block)
             white = chosen[rows] @ whitener[0, block].T

@@ -49,7 +49,7 @@ class VectorCollector(SteppingCollector):
         self._same_step = AutoresetMode(mode) is AutoresetMode.SAME_STEP
         self._disabled = AutoresetMode(mode) is AutoresetMode.DISABLED
 
-    def _play(self, sums: EpisodeSums, episodes: range) -> list[Episode]:
+    def _play(self, sums: EpisodeSums[Any], episodes: range) -> list[Episode]:
         return self._players.play(sums, episodes, self._step)
 
     def _step(self, players: list[EpisodePlayer]) -> None:
@@ -64,11 +64,10 @@ class VectorCollector(SteppingCollector):
                 if not player.over:
                     actions[i] = self._first_action + player.act(observations[i])
             try:
-                happened = self.env.step(actions)
-                observations, rewards, terminated, truncated, info = self._split(happened[0]), *happened[1:]
+                seen, rewards, terminated, truncated, info = self.env.step(actions)
             except Exception as error:
                 raise _step_failed(players, error) from error
-            done = terminated | truncated
+            observations, done = self._split(seen), terminated | truncated
             for i, player in enumerate(players):
                 if not player.over:
                     # With SAME_STEP the observation is already the start of another episode.

@@ -1,0 +1,35 @@
+"""Requests and Q functions of tests, made of arrays whose first axis is the level."""
+
+from typing import Any
+
+import numpy as np
+
+from s4q import LinearQ, Mixture
+from s4q.core.messages import Regress
+from s4q.core.optimism import QLevel
+
+
+def regress_request(
+    request_id: int, level: int, mixture: Mixture, q: LinearQ, n_episodes: int, pool: bool = False, done: int = 0
+) -> Regress:
+    """A Regress whose target is the level of q after `level`."""
+    target = q.levels[level + 1] if 0 <= level + 1 < q.horizon else None
+    return Regress(request_id, level, mixture, target, n_episodes, pool, done)
+
+
+def q_with_spread(
+    theta: Any, whitener: Any, width: Any, clip: Any, second: Any = None, scale: Any = None, share: bool = False
+) -> LinearQ:
+    """A LinearQ with a width from the data too. scale (H, 4): noise, ceiling, ridge, kappa. share: one whitener."""
+    levels: list[QLevel] = []
+    for h, row in enumerate(theta):
+        noise, ceiling, ridge, kappa = (0.0,) * 4 if scale is None else np.asarray(scale[h]).tolist()
+        white = levels[0].whitener if share and levels else whitener[0 if share else h]
+        squares = None if second is None else second[h]
+        levels.append(QLevel(row, white, width[h], tuple(clip[h]), squares, noise, ceiling, ridge, kappa))
+    return LinearQ(levels)
+
+
+def stacked(q: LinearQ, name: str) -> Any:
+    """An array of all levels, the level first."""
+    return np.stack([getattr(level, name) for level in q.levels])
