@@ -50,7 +50,7 @@ def _bonus(factor: float) -> Callable[[], AbstractContextManager[Any]]:
         bonus = honest(*args)
         return replace(bonus, width=bonus.width * factor)
 
-    return _changed(Constants, "bonus", scaled)
+    return _changed(Constants, "with_bonus", scaled)
 
 
 def _trigger(factor: float) -> Callable[[], AbstractContextManager[Any]]:

@@ -205,7 +205,7 @@ def test_explore_ends_with_exactly_the_first_crossing_episode(threshold: tuple[f
         for rows in zip(*by_level, strict=True):
             for h, row in enumerate(rows):
                 progress[h] += kept.vectors[row] @ kept.vectors[row]  # the whitener is I
-                grams[h, kept.blocks[row]] += np.outer(kept.vectors[row], kept.vectors[row])
+                grams[0 if pool else h, kept.blocks[row]] += np.outer(kept.vectors[row], kept.vectors[row])
                 paid += kept.rewards[row]
             n += 1
             if request.crossed(progress.sum() if pool else progress, n):

@@ -82,9 +82,7 @@ def literal(env: gym.Env, features: Waves, spec: s4q.Spec, request: Regress | Ex
             if isinstance(request, Explore):
                 out["progress"][h] += np.sum((request.whitener[h, block] @ vector) ** 2)
             elif h == request.level:
-                after = (
-                    0.0 if h + 1 == spec.horizon else request.value.value(h + 1, features(h + 1, observation[None]))[0]
-                )
+                after = 0.0 if request.target is None else request.target.value(features(h + 1, observation[None]))[0]
                 out["y"].append(reward - spec.reward_min + (spec.ended_value(h) if ended else after))
                 out["phi"].append((block, vector))
                 break

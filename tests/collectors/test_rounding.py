@@ -27,7 +27,7 @@ def test_a_sum_that_falls_short_by_rounding_has_reached_the_threshold(kind, thre
     q = s4q.LinearQ.from_arrays(np.zeros((2, 1, 1)))
     request = Explore(0, q, np.ones((2, 1, 1, 1)), (threshold, 0.0), 100, 0)
     assert MAKERS[kind](ONE).collect(request).n_episodes == n
-    pooled = Explore(0, q, np.ones((2, 1, 1, 1)), (2 * threshold, 0.0), 100, 0, pool=True)
+    pooled = Explore(0, q, np.ones((1, 1, 1, 1)), (2 * threshold, 0.0), 100, 0, pool=True)
     assert MAKERS[kind](ONE).collect(pooled).n_episodes == n
 
 

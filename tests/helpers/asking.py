@@ -13,8 +13,12 @@ def regress_request(
     request_id: int, level: int, mixture: Mixture, q: LinearQ, n_episodes: int, pool: bool = False, done: int = 0
 ) -> Regress:
     """A Regress whose target is the level of q after `level`."""
-    target = q.levels[level + 1] if 0 <= level + 1 < q.horizon else None
-    return Regress(request_id, level, mixture, target, n_episodes, pool, done)
+    return Regress(request_id, level, mixture, after_level(q, level), n_episodes, pool, done)
+
+
+def after_level(q: LinearQ, level: int) -> QLevel | None:
+    """The level of q after `level`; None after the last."""
+    return q.levels[level + 1] if level + 1 < q.horizon else None
 
 
 def q_with_spread(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from asking import after_level
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
@@ -43,12 +44,13 @@ def test_cached_moments_equal_those_of_the_same_steps_streamed(name: str, kind: 
         cache.add(kept, 20)
     assert (cache.n_episodes, cache.room) == (60, 40)
     for level in range(mdp.horizon):
+        target = after_level(value, level)
         streamed = s4q.Moments.zeros(mdp.spec.n_blocks, mdp.spec.block_dim)
         for kept in pieces:
             for i in np.flatnonzero((kept.levels == level) | pool):
                 one = type(kept)(*(getattr(kept, f)[i : i + 1] for f in kept.__dataclass_fields__))
-                streamed = streamed + one.moments(mdp.spec, level, value)
-        cached = cache.moments(level, value)
+                streamed = streamed + one.moments(mdp.spec, level, target)
+        cached = cache.moments(level, target)
         assert cached.n == streamed.n
         np.testing.assert_allclose(cached.gram, streamed.gram, atol=1e-10)
         np.testing.assert_allclose(cached.moment, streamed.moment, atol=1e-10)
@@ -63,7 +65,7 @@ def test_equal_steps_are_stored_once() -> None:
     answer = EpisodeCollector(mdp).collect(explore(mdp, s4q.UniformPolicy(2), (np.inf, 0.0), 1000, keep=1000))
     cache.add(answer.kept, 1000)
     assert cache.nbytes <= 20 * bytes_per_step(mdp.spec)  # at most 4 x 2 pairs with up to 3 next states
-    assert cache.moments(0, zero_q(mdp)).n == 5000
+    assert cache.moments(0, zero_q(mdp).levels[1]).n == 5000
     with pytest.raises(ValueError, match="room for 0 episodes; got 1"):
         cache.add(answer.kept, 1)
 
@@ -142,7 +144,7 @@ def test_unbounded_cache_fits_all_data_with_the_newest_targets() -> None:
         before.tell(request, answer)
     del held
     for level in range(3):
-        moments = before.cache.moments(level, q)
+        moments = before.cache.moments(level, after_level(q, level))
         ridge = ((1 / 3 + (2 - level) / 3) / 2 / mdp.spec.radius[level]) ** 2
         theta = np.linalg.solve(moments.gram[0] + ridge * np.eye(3), moments.moment[0])
         if np.linalg.norm(theta) <= mdp.spec.radius[level]:

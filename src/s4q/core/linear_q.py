@@ -94,7 +94,8 @@ class LinearQ:
     def nbytes(self) -> int:
         """Bytes held by the parameters; an array that levels share counts once."""
         arrays: dict[int, int] = {id(array): array.nbytes for level in self.levels for array in level.arrays}
-        return sum(arrays.values()) + sum(8 * len(level.numbers) for level in self.levels)
+        numbers = sum(2 * (level.clip != (-inf, inf)) + 4 * (level.second is not None) for level in self.levels)
+        return sum(arrays.values()) + 8 * numbers
 
     def same_as(self, other: "LinearQ") -> bool:
         """True if all parameters are equal, bit for bit."""

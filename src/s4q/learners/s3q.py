@@ -155,7 +155,7 @@ class S3Q:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the learner's arrays: d^2 + 2 d H + 2 d + 2 H floats without a bonus and Gram matrices."""
+        """Bytes held by the learner's arrays: at most d^2 + 2 d H + 2 d + 2 H floats without bonus."""
         kept = 0 if self._grams is None else 2 * self._grams.nbytes
         target = LinearQ(self._target).nbytes if self._target else 0
         learned = self._moments.nbytes + self._best.nbytes + target
