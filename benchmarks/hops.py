@@ -16,7 +16,7 @@ from s4q.collectors import GymCollector
 from s4q.core.messages import Explore, Regress, Shard
 from s4q.features import OneHot
 
-HORIZON = 50
+HORIZON = 6
 SOURCE = str(Path(s4q.__file__).parent)
 
 
@@ -38,16 +38,17 @@ def entered(work: Any) -> set[CodeType]:
 
 
 def main() -> None:
-    """Print the counts for one episode of an Explore and of a Regress, with `ask` and `tell` and without."""
+    """Print the counts for one episode of an Explore and of a Regress."""
     env = gym.make("FrozenLake-v1", max_episode_steps=HORIZON)
     features = OneHot(16, n_actions=4)
     spec = s4q.Spec.of(features, horizon=HORIZON, reward_range=(0, 1))
     collector = GymCollector(env, features, spec)
-    learner = s4q.S4Q(spec, "realisable", trigger=10.0)
+    learner = s4q.S4Q(spec, "realisable", trigger=4.0)
     warm: dict[type, Any] = {}
-    for _ in range(200):  # until both kinds of requests have been answered several times
+    for _ in range(500):  # until both kinds of requests have been answered several times
         request = learner.ask(10**6)
-        warm[type(request)] = request
+        if isinstance(request, Explore) or request.level == 1:  # a level that nearly every episode reaches
+            warm[type(request)] = request
         shard = next(iter(collector.shards(request)))
         small = Shard(shard.index, min(shard.n_episodes, 8))
         start = request.start() if isinstance(request, Explore) else None

@@ -57,7 +57,7 @@ class EpisodeCollector(SteppingCollector):
         states: list[int] = []
         ends = [0]
         for episode, (visited, actions, _, ended, _) in zip(episodes, played, strict=True):
-            n = len(actions) + (sums.needs_next(episode) and not ended)
+            n = len(actions) + (episode < sums.next_needed_before and not ended)
             levels += range(n)
             states += visited[:n]
             ends.append(len(levels))

@@ -142,5 +142,5 @@ class EpisodePlayers:
             self._actors(policies[which]),
             draws,
             sums.last,
-            sums.needs_next(episode),
+            episode < sums.next_needed_before,
         )

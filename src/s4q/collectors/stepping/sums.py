@@ -6,6 +6,7 @@ environment, of a vector of them and of a live system have the same bits. Nothin
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from math import inf
 from typing import Generic, final
 
 import numpy as np
@@ -48,6 +49,7 @@ class EpisodeSums(ABC, Generic[A]):
         self.policies = policies
         self.cumulative_weights = [1.0]  # of the policies: an episode plays the first whose entry exceeds its number
         self.last = last
+        self.next_needed_before: float = 0  # episodes of lower number need the features after their last step
         self.n_episodes = 0
         self.complete = False  # no more episodes are wanted
         self._spec = spec
@@ -59,11 +61,6 @@ class EpisodeSums(ABC, Generic[A]):
         self._n_steps += len(episode.actions)
         self.complete = self.n_episodes == self.shard.n_episodes
         self._take(episode)
-
-    def needs_next(self, episode: int) -> bool:
-        """Are the features after the last step of the episode of this number needed?"""
-        del episode
-        return False
 
     @abstractmethod
     def _take(self, episode: Episode) -> None: ...
@@ -89,14 +86,10 @@ class RegressSums(EpisodeSums[Regression]):
         if len(self.policies) > 1:
             self.cumulative_weights = cumulative(request.mixture.weights).tolist()
         self._regress = request
-        self._needs_next = request.pool or last == request.level + 1 < spec.horizon
+        if request.pool or last == request.level + 1 < spec.horizon:
+            self.next_needed_before = inf
         self._per_policy: IntArray = np.zeros(len(self.policies), dtype=np.int64)
         self._samples: list[Episode] = []
-
-    def needs_next(self, episode: int) -> bool:
-        """Are the features after the last step of the episode of this number needed?"""
-        del episode
-        return self._needs_next
 
     def _take(self, episode: Episode) -> None:
         self._per_policy[episode.which] += 1
@@ -134,7 +127,7 @@ class ReturnSums(EpisodeSums[Returns]):
             vectors, blocks = (np.concatenate(arrays) for arrays in zip(*self._starts, strict=True))
             if vectors.shape[1] == 1:  # shared by all actions
                 vectors = np.repeat(vectors, self._spec.n_actions, axis=1)
-            start_value_sum = float(self._policy.value(0, Phi(vectors, blocks)).sum())
+            start_value_sum = float(self._policy.levels[0].value(Phi(vectors, blocks)).sum())
         return Returns(self.n_episodes, float(returns.sum()), float(returns @ returns), start_value_sum, self._n_steps)
 
 
@@ -150,20 +143,17 @@ class VisitSums(EpisodeSums[Visits]):
     def __init__(self, request: Explore, shard: Shard, spec: Spec, start: Array) -> None:
         super().__init__(request, shard, spec, [request.policy], spec.horizon)
         self._explore = request
+        self.next_needed_before = request.done + request.keep
         self._start = start
         self._progress = np.zeros_like(self._start)
         self._returns = ReturnSums(request, shard, spec)
         self._visited: list[tuple[Array, IntArray]] = []  # vectors (T, k) and blocks (T,) of the actions taken
         self._kept: list[Episode] = []
 
-    def needs_next(self, episode: int) -> bool:
-        """Are the features after the last step of the episode of this number needed?"""
-        return episode < self._explore.done + self._explore.keep
-
     def _take(self, episode: Episode) -> None:
         request, number = self._explore, self.shard.index + self.n_episodes
         self._returns.add(episode)
-        if self.needs_next(number - 1):
+        if number <= self.next_needed_before:
             self._kept.append(episode)
         chosen, blocks = episode.chosen()
         self._visited.append((chosen, blocks))
