@@ -108,14 +108,14 @@ COLLECTORS = [
     ),
     Fault(
         "sums.py",
-        "self._progress[: len(norms_sq)] += norms_sq",
-        "self._progress[: len(norms_sq)] = norms_sq",
+        "self._progress[: len(added)] += added",
+        "self._progress[: len(added)] = added",
         ("test_literal_player.py",),
     ),
     Fault(
         "sums.py",
-        "self._progress[0] += norms_sq.sum()",
-        "self._progress[0] += norms_sq.max()",
+        "self._progress[0] += added.sum()",
+        "self._progress[0] += added.max()",
         ("test_literal_player.py",),
     ),
     Fault(
@@ -177,8 +177,8 @@ COLLECTORS = [
     ),
     Fault(
         "sums.py",
-        "white = chosen[rows] @ whitener[0, block].T",
-        "white = chosen[rows] @ whitener[0, block]",
+        "norms_sq(np, whitener[0], chosen[:, None], blocks[:, None])",
+        "norms_sq(np, whitener[0].mT, chosen[:, None], blocks[:, None])",
         ("test_literal_player.py",),
     ),
     Fault(
@@ -187,7 +187,12 @@ COLLECTORS = [
         "matrices = whitener[np.zeros(part.stop - part.start, int), blocks[part]]",
         ("test_literal_player.py",),
     ),
-    Fault("sums.py", "levels = np.arange(n) if len(whitener) > 1 else 0", "levels = 0", ("test_literal_player.py",)),
+    Fault(
+        "sums.py",
+        "return np.asarray((chosen[:, 0] * whitener[np.arange(n), blocks, 0, 0]) ** 2)",
+        "return np.asarray((chosen[:, 0] * whitener[0, blocks, 0, 0]) ** 2)",
+        ("test_literal_player.py",),
+    ),
     Fault("sums.py", "levels[order] * n_blocks + blocks", "levels[order] + blocks", ("test_literal_player.py",)),
     Fault(
         "sums.py",

@@ -42,6 +42,7 @@ class GreedyActor:
 
     def __init__(self, policy: LinearQ) -> None:
         self._levels = policy.levels
+        self._stacked: list[tuple[Array, list[float]] | None] = [None] * policy.horizon  # made when first used
         self._in_order = list(range(len(policy.levels[0].theta)))
         self._known: dict[tuple[int, int], int] = {}
 
@@ -64,42 +65,47 @@ class GreedyActor:
     def values(self, h: int, features: StepFeatures) -> list[float]:
         """phi . theta + bonus of every action: a copy of `optimism.optimistic` for one state; a test compares them."""
         level, vectors, blocks = self._levels[h], features.vectors, features.blocks.tolist()
-        parameters = (level.theta,) if level.second is None else (level.theta, level.second)
-        white, product = level.whitener, None
+        parameters, widths = self._stacked[h] or self._stack(h)
+        k, white, product = vectors.shape[1], level.whitener, None
         if len(vectors) == 1 and blocks == self._in_order:  # e_a (x) psi(s)
-            psi = vectors[0]
-            lines = [parameter.dot(psi).tolist() for parameter in parameters]
+            dots = parameters.reshape(-1, k).dot(vectors[0])
             if white is not None:
-                product = white.reshape(-1, len(psi)).dot(psi).reshape(len(blocks), -1)
+                product = white.reshape(-1, k).dot(vectors[0]).reshape(len(blocks), k)
         elif len(self._in_order) == 1:  # dense
-            lines = [vectors.dot(parameter[0]).tolist() for parameter in parameters]
+            dots = parameters[:, 0].dot(vectors.T).ravel()
             if white is not None:
                 product = vectors.dot(white[0].T)
         else:
-            lines = [np.vecdot(parameter[features.blocks], vectors).tolist() for parameter in parameters]
+            dots = np.vecdot(parameters[:, features.blocks], vectors).ravel()
             if white is not None:
                 product = np.matmul(white[features.blocks], vectors[:, :, None])[:, :, 0]
-        if product is None or level.width is None:
-            return list(lines[0])
-        widths = level.width.tolist()
+        lines: list[float] = dots.tolist()  # phi . theta of every action, then phi . second
+        if product is None:
+            return lines[: len(blocks)]
         if blocks != self._in_order:
             widths = [widths[block] for block in blocks]
         norms_sq = np.vecdot(product, product).tolist()
         if level.second is not None:
-            widths = _with_spread(level, widths, lines[0], lines[1], norms_sq)
-        return [x + w * sqrt(norm_sq) for x, w, norm_sq in zip(lines[0], widths, norms_sq, strict=True)]
+            widths = _with_spread(level, widths, lines, norms_sq)
+        return [x + w * sqrt(norm_sq) for x, w, norm_sq in zip(lines, widths, norms_sq, strict=False)]
+
+    def _stack(self, h: int) -> tuple[Array, list[float]]:
+        """theta and, where there is one, second of level h in one array (1 or 2, n_blocks, k); its widths."""
+        level = self._levels[h]
+        parameters = np.stack([level.theta] if level.second is None else [level.theta, level.second])
+        stacked = (parameters, [] if level.width is None else level.width.tolist())
+        self._stacked[h] = stacked
+        return stacked
 
 
-def _with_spread(
-    level: QLevel, widths: list[float], lines: list[float], squares: list[float], norms_sq: list[float]
-) -> list[float]:
+def _with_spread(level: QLevel, widths: list[float], lines: list[float], norms_sq: list[float]) -> list[float]:
     """Widths with the part that the data gives: a copy of `optimism.spread_width` for one state; a test compares them.
 
-    lines and squares are phi . theta and phi . second of every action.
+    lines: phi . theta of every action, then phi . second of every action.
     """
     noise, ceiling, ridge, kappa = level.noise, level.ceiling, level.ridge, level.kappa
     wider = []
-    for x, square, w, norm_sq in zip(lines, squares, widths, norms_sq, strict=True):
+    for x, square, w, norm_sq in zip(lines, lines[len(widths) :], widths, norms_sq, strict=False):
         # Comparisons cost a third of max and min.
         samples = 1.0 / (norm_sq if norm_sq > 1e-300 else 1e-300) - ridge
         if samples < 0.0:

@@ -30,6 +30,7 @@ from s4q.core.messages import (
     Transitions,
     Visits,
 )
+from s4q.core.optimism import norms_sq
 
 
 class EpisodeSums(ABC, Generic[A]):
@@ -99,9 +100,10 @@ class RegressSums(EpisodeSums[Regression]):
     def answer(self) -> Regression:
         """The moments of the samples."""
         spec, request = self._spec, self._regress
-        moments = Moments.zeros(spec.n_blocks, spec.block_dim)
         if self._samples:
             moments = transitions(self._samples, spec).moments(spec, request.level, request.target)
+        else:  # every episode ended before this level
+            moments = Moments.zeros(spec.n_blocks, spec.block_dim)
         return Regression(moments, self._per_policy, self._n_steps)
 
 
@@ -157,11 +159,11 @@ class VisitSums(EpisodeSums[Visits]):
             self._kept.append(episode)
         chosen, blocks = episode.chosen()
         self._visited.append((chosen, blocks))
-        norms_sq = _norms_sq_along(request.whitener, chosen, blocks)
+        added = _norms_sq_along(request.whitener, chosen, blocks)
         if request.pool:
-            self._progress[0] += norms_sq.sum()
+            self._progress[0] += added.sum()
         else:
-            self._progress[: len(norms_sq)] += norms_sq  # [Alg2:AccomulatorIncrement]
+            self._progress[: len(added)] += added  # [Alg2:AccomulatorIncrement]
         if request.crossed(self._start + self._progress, number):
             self.complete = True
 
@@ -231,20 +233,15 @@ def _norms_sq_along(whitener: Array, chosen: Array, blocks: IntArray) -> Array:
         chosen: vectors (T, k) of the actions taken.
         blocks: their blocks, (T,).
     """
+    if len(whitener) == 1:
+        return np.asarray(norms_sq(np, whitener[0], chosen[:, None], blocks[:, None])[:, 0])
     n = len(blocks)
     if chosen.shape[1] == 1:
-        levels = np.arange(n) if len(whitener) > 1 else 0
-        return np.asarray((chosen[:, 0] * whitener[levels, blocks, 0, 0]) ** 2)
-    norms_sq = np.empty(n)
-    if len(whitener) == 1:  # one for all levels: a product for each block
-        for block in set(blocks.tolist()):
-            rows = np.flatnonzero(blocks == block)
-            white = chosen[rows] @ whitener[0, block].T
-            norms_sq[rows] = np.vecdot(white, white)
-        return norms_sq
+        return np.asarray((chosen[:, 0] * whitener[np.arange(n), blocks, 0, 0]) ** 2)
+    along = np.empty(n)
     for first in range(0, n, 64):  # a few levels at a time: the matrices of all would be a copy of the whitener
         part = slice(first, min(first + 64, n))
         matrices = whitener[np.arange(part.start, part.stop), blocks[part]]
         white = np.matmul(matrices, chosen[part, :, None])[:, :, 0]
-        norms_sq[part] = np.vecdot(white, white)
-    return norms_sq
+        along[part] = np.vecdot(white, white)
+    return along
