@@ -8,7 +8,8 @@ from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
-from s4q.theory.rows import AS_PRESCRIBED, ASSUMPTIONS, IN_THE_PAPER
+from s4q.theory.run_checks import AS_PRESCRIBED
+from s4q.theory.statements import ASSUMPTIONS, IN_THE_PAPER
 
 ROOT = Path(__file__).parent.parent
 # Every label of the paper's LaTeX source, in its order.
@@ -197,7 +198,7 @@ def test_every_label_of_the_paper_has_one_row() -> None:
 def test_what_a_row_names_exists() -> None:
     tags, places = (
         {tag for tag, _ in tags_in_code()},
-        [one.row.where for one in (*ASSUMPTIONS, *AS_PRESCRIBED, *IN_THE_PAPER)],
+        [one.where for one in (*ASSUMPTIONS, *AS_PRESCRIBED, *IN_THE_PAPER)],
     )
     missing = []
     for label, here in rows_by_label():

@@ -13,6 +13,7 @@ import s4q
 from s4q.certificates import certifier, confidence_sequences
 from s4q.certificates.certifier import Bounds, Certifier, bounds, largest_return, phase_delta, refusal
 from s4q.collectors import CountCollector, EpisodeCollector
+from s4q.core.optimism import QLevel
 from s4q.learners.main_loop import PhaseRecord, Record
 from s4q.learners.presets import Constants, constants
 from s4q.problems import FiniteMDP, chain, low_rank, river_swim
@@ -87,9 +88,14 @@ def test_certificates_are_valid_on_a_few_seeds(case: str) -> None:
 @pytest.mark.parametrize(("case", "factor"), [("one block", -1.0), ("pooled", 0.0), ("a radius per block", 0.0)])
 def test_not_without_the_bonus(case: str, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     # One block hardly needs exploration, so there the bonus has to point the wrong way before a bound fails.
-    width = Constants.width
-    monkeypatch.setattr(Constants, "width", lambda *arguments: factor * width(*arguments))
-    monkeypatch.setattr("s4q.core.linear_q._require_width", lambda _: None)
+    with_bonus = Constants.with_bonus
+
+    def turned(*arguments: Any) -> QLevel:
+        level = with_bonus(*arguments)
+        object.__setattr__(level, "width", factor * level.width)  # a QLevel would refuse a negative width
+        return level
+
+    monkeypatch.setattr(Constants, "with_bonus", turned)
     assert not any(holds(CASES[case][0], record_of(case, seed, episodes=5000)) for seed in range(3))
 
 

@@ -1,6 +1,5 @@
 """Errors planted on purpose, to show that the tests of the theory would notice them."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from s4q.core.optimism import QLevel
 from s4q.learners.presets import Constants
 from s4q.problems import FiniteMDP
 from s4q.theory import bounds
-from s4q.theory.prescribed import Prescribed
+from s4q.theory.bounds import Prescribed
 
 
 def drop_bonus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,8 +37,7 @@ def divide_width(monkeypatch: pytest.MonkeyPatch, divisor: float) -> None:
 def divide_s3q_radius(monkeypatch: pytest.MonkeyPatch, divisor: float) -> None:
     """The radius of Theorem 2 is too small."""
     radius = bounds.s3q_radius
-    module = sys.modules["s4q.theory.s3q_theorem"]
-    monkeypatch.setattr(module, "s3q_radius", lambda *a, **options: radius(*a, **options) / divisor)
+    monkeypatch.setattr(bounds, "s3q_radius", lambda *a, **options: radius(*a, **options) / divisor)
 
 
 class OffByOneLevel:

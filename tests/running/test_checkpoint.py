@@ -313,8 +313,8 @@ class Own:
     def probabilities(self, h: int, states: Any, phi: Any) -> Any:
         return np.full(phi.blocks.shape, 0.5)
 
-    def __call__(self, level: int, moments: Any) -> Any:
-        return fixed_bonus(DENSE)(level, moments)
+    def __call__(self, level: int, fit: Any, moments: Any) -> Any:
+        return fixed_bonus(DENSE)(level, fit, moments)
 
     def moments(self, level: int, value: Any) -> Any:
         return s4q.Moments.zeros(1, 3)

@@ -307,7 +307,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "wrong dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.float32)), "dtype <f4; only float64"),
     "another dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.int64)), "must have dtype <f8; got <i8"),
     "Fortran order": (replace_array("gram", np.ones((2, 8, 2, 2)).T), "not what manifest.json says"),
-    "NaN": (replace_array("theta", np.full((5, 8, 1), np.nan)), "theta must be finite"),
+    "NaN": (replace_array("theta", np.full((8, 1), np.nan)), "theta must be finite"),
     "no such object": (set_field("S4Q", "memory", {"object": 10**6}), "refers to object 1000000, which does not exist"),
     "object of another kind": (set_field("S4Q", "memory", {"object": 0}), "does not exist or holds itself"),
     "a kind that is not there": (set_field("S4Q", "memory", {"object": True}), "refers to object True"),

@@ -23,9 +23,9 @@ from s4q.core.messages import Regression
 from s4q.learners.presets import PresetName, constants
 from s4q.problems import FiniteMDP
 from s4q.theory import Audit, audit, audited_s3q
-from s4q.theory.as_prescribed import constrained
-from s4q.theory.deviations import bernstein, freedman, freedman_about
-from s4q.theory.prescribed import Prescribed
+from s4q.theory.bounds import Prescribed
+from s4q.theory.lemmas import bernstein, freedman, freedman_about
+from s4q.theory.run_checks import constrained
 
 DELTA = 0.05
 DOCS = Path(__file__).parents[2] / "docs" / "audit.md"

@@ -12,7 +12,6 @@ from small_problems import blocked_mdp, random_mdp
 import s4q
 from s4q.core.spec import Spec
 from s4q.learners.presets import Constants, PresetName
-from s4q.learners.widths import PAPER, TIGHT
 from s4q.problems import FiniteMDP
 from s4q.theory import Theorem2, bounds, effective_dim_cap, theorem2
 
@@ -219,20 +218,22 @@ def test_runs_hold_no_more_than_the_worst_case(preset: PresetName) -> None:
 
 @pytest.mark.parametrize("mdp", [s4q.problems.low_rank(5, 2, 3, 3), s4q.problems.chain(3, 3), blocked_mdp()], ids=str)
 def test_s3q_holds_what_theorem_2_counts(mdp: FiniteMDP) -> None:
-    """Exactly so, before, during and after an epoch; and never more than the paper's order d^2 H."""
+    """Before, during and after an epoch; the target never holds the first level. At most the paper's order d^2 H."""
     learner = s4q.S3Q(mdp, s4q.UniformPolicy(mdp.n_actions))
     collector = s4q.collectors.CountCollector(mdp, seed=0)
     counted = bounds.theorem2_floats(mdp.spec)
     held = [learner.nbytes]
     s4q.run(learner, collector, 1000, callback=lambda run: held.append(run.nbytes))
     assert len(held) > 5
-    assert {float(b) / 8 for b in held} == {float(counted)}
+    largest = counted - mdp.dim
+    assert {largest - b / 8 for b in held} <= {level * mdp.dim for level in range(mdp.horizon)}
     assert counted <= 7 * mdp.dim**2 * mdp.horizon  # d^2 + 2 d + 2 d H + 2 H, each at most a multiple of d^2 H
     kept = s4q.S3Q(mdp, s4q.UniformPolicy(mdp.n_actions), keep_grams=True)
     assert kept.nbytes / 8 > counted  # what the audit asks for is not in Theorem 2
     spec = mdp.spec
     balls = s4q.S3Q(mdp, s4q.UniformPolicy(mdp.n_actions), radius=np.ones((spec.horizon, spec.n_blocks)))
-    assert balls.nbytes / 8 == bounds.theorem2_floats(spec, ball_per_block=True)
+    nothing_fitted = mdp.dim * spec.horizon
+    assert balls.nbytes / 8 == bounds.theorem2_floats(spec, ball_per_block=True) - nothing_fitted
 
 
 class Counted:
@@ -347,11 +348,11 @@ def test_theorem_2_notices_a_target_off_by_one_level(exact: bool) -> None:
     assert share_failing(LINEAR, range(3), exact, off_by_one=True, episodes=episodes).errors > 0.5
 
 
-@pytest.mark.parametrize("theory", [PAPER, TIGHT])
-def test_radius_of_theorem_2_grows_with_epochs_and_falls_with_delta(theory: object) -> None:
+@pytest.mark.parametrize("theory", ["paper", "tight"])
+def test_radius_of_theorem_2_grows_with_epochs_and_falls_with_delta(theory: bounds.TheoryName) -> None:
     spec = LINEAR.spec
     at = [
-        bounds.s3q_radius(spec, 0, n=100, epoch=e, delta=d, ridge=1.0, theory=theory)  # type: ignore[arg-type]
+        bounds.s3q_radius(spec, 0, n=100, epoch=e, delta=d, ridge=1.0, theory=theory)
         for e, d in ((1, 0.1), (5, 0.1), (5, 0.01))
     ]
     assert at[0] < at[1] < at[2]

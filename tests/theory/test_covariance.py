@@ -7,7 +7,7 @@ from small_problems import blocked_mdp, cliff, random_mdp, random_policy
 import s4q
 from s4q import FiniteMDP
 from s4q.core.blocks import dense
-from s4q.theory.covariance import controllers, expected_covariances, expected_grams
+from s4q.theory.definitions import controllers, expected_covariances, expected_grams
 
 
 def literal_gram(mdp: FiniteMDP, occupancy: np.ndarray, h: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from small_problems import all_policies, blocked_mdp, cliff, random_mdp, random_
 import s4q
 from s4q import FiniteMDP, problems
 from s4q.problems import planning
-from s4q.theory.covariance import expected_grams, gram_of_pairs
+from s4q.theory.definitions import expected_grams, gram_of_pairs
 from s4q.theory.information_gain import effective_dim, effective_dim_cap, effective_dims, realised_gain
 
 

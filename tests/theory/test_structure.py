@@ -11,7 +11,7 @@ from small_problems import blocked_mdp, cliff, long_features, random_mdp, random
 
 import s4q
 from s4q import FiniteMDP, LinearQ, problems
-from s4q.theory.structure import (
+from s4q.theory.definitions import (
     bellman_backup,
     bellman_errors,
     best_on_policy_fit,

@@ -12,8 +12,8 @@ import s4q
 from s4q import FiniteMDP, problems
 from s4q.core.policies import Mixture, Policy
 from s4q.problems import planning
-from s4q.theory.level_errors import linear_errors
-from s4q.theory.structure import bellman_backup, comparator_errors, next_values
+from s4q.theory.definitions import bellman_backup, comparator_errors, next_values
+from s4q.theory.population_fits import linear_errors
 from s4q.theory.transfer_errors import (
     phase_transfers,
     transfer_error,
@@ -79,8 +79,8 @@ def test_errors_over_a_box_against_all_its_corners(low: float, high: float) -> N
     corners = [np.array(corner) for corner in product([low, high], repeat=4)]
     errors = np.array([literal_errors(mdp, policy, np.stack([corner, np.zeros(4)]))[0] for corner in corners])
     np.testing.assert_allclose([level.at(corner) for corner in corners], errors, atol=1e-6)
-    np.testing.assert_allclose(level.highest(low, high), errors.max(axis=0), atol=1e-6)
-    np.testing.assert_allclose(level.lowest(low, high), errors.min(axis=0), atol=1e-6)
+    np.testing.assert_allclose(level.extremes(low, high)[1], errors.max(axis=0), atol=1e-6)
+    np.testing.assert_allclose(level.extremes(low, high)[0], errors.min(axis=0), atol=1e-6)
     sizes = [np.linalg.norm(level.theta_base + level.theta_slope @ corner) for corner in corners]
     below, above = level.largest_norm(low, high)
     assert below - 1e-9 <= max(sizes) <= above + 1e-9

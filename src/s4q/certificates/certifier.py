@@ -14,9 +14,9 @@ own: in the order in which they were played, main loop and evaluations of a phas
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import numpy as np
 
@@ -70,15 +70,14 @@ class Certificate:
                 f"vacuous: the gap is only known to be at most {self.gap:.6g}, and it cannot exceed "
                 f"{self.value_bound:.6g} anyway; play more episodes, or declare a smaller value_bound if you know one"
             )
+        episodes = f"{self.n_episodes:,} episode{'' if self.n_episodes == 1 else 's'}"
         return (
             f"with probability {1 - self.delta:g}: V* <= {self.upper:.6g}, the policy of phase {self.phase} is worth "
-            f">= {self.lower:.6g} (from {_counted(self.n_episodes)}), so it is within {self.gap:.6g} of the best"
+            f">= {self.lower:.6g} (from {episodes}), so it is within {self.gap:.6g} of the best"
         )
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """What one phase says, in rewards shifted to start at 0."""
 
     upper: float  # on V*
@@ -91,7 +90,7 @@ class Certified:
     """What finished phases have shown, for going on later."""
 
     upper: float  # the smallest bound on V*, in shifted rewards
-    phase: PhaseRecord | None  # the one with the best lower bound
+    phase: PhaseRecord | None = None  # the one with the best lower bound; None before the first episode
     evaluated: Returns | None = None  # of its policy
 
     def state(self) -> State:
@@ -108,16 +107,6 @@ class Certified:
         )
 
 
-@final
-@dataclass(frozen=True, eq=False, slots=True)
-class _Best:
-    """The phase with the best lower bound."""
-
-    lower: float
-    phase: PhaseRecord
-    evaluated: Returns | None
-
-
 class Phased(Protocol):
     """What a certificate reads of an S4Q."""
 
@@ -130,10 +119,13 @@ class Phased(Protocol):
 
 
 def certify(source: Record | Phased) -> Certificate:
-    """The certificate of a recorded run, or of a learner, which remembers its last two phases and no evaluations.
+    """How far a policy of an S4Q can be from the best one, with probability 1 - delta.
 
     Refused when nothing proves that the learner's Q lies above Q*. Valid for any problem, finite or not, that is as
     its Spec says.
+
+    Args:
+        source: The record of a run, or a learner, which remembers its last two phases and no evaluations.
 
     >>> import s4q
     >>> mdp = s4q.problems.river_swim(6, horizon=12)
@@ -167,50 +159,60 @@ def certify(source: Record | Phased) -> Certificate:
 class Certifier:
     """Takes finished phases one by one; remembers the smallest upper bound and the best policy, nothing else."""
 
-    def __init__(self, constants: Constants, before: "Certified | None" = None) -> None:
+    def __init__(self, constants: Constants, before: Certified | None = None) -> None:
+        """Start from nothing, or from what an earlier run has shown.
+
+        Args:
+            constants: Of the S4Q whose phases are added; refused if they prove no optimism.
+            before: What a Certifier with the same constants has `certified`. None (default): nothing yet.
+        """
         reason = refusal(constants)
         if reason is not None:
             raise ValueError(f"no certificate: {reason}")
         self._constants = constants
-        self._upper = constants.spec.value_bound[0] if before is None else before.upper
-        self._best: _Best | None = None
-        if before is not None and before.phase is not None:
-            lower = bounds(constants, before.phase, before.evaluated).lower
-            self._best = _Best(lower, before.phase, before.evaluated)
-
-    @property
-    def certified(self) -> "Certified":
-        """What it remembers."""
-        best = self._best
-        return Certified(self._upper, None) if best is None else Certified(self._upper, best.phase, best.evaluated)
+        self.certified = Certified(constants.spec.value_bound[0]) if before is None else before
+        best = self.certified.phase
+        self._lower = 0.0 if best is None else bounds(constants, best, self.certified.evaluated).lower
 
     def add(self, phase: PhaseRecord, evaluated: Returns | None = None) -> None:
-        """Take a finished phase, and what the evaluations of its policy came to."""
-        self._upper, self._best = self._with(phase, evaluated)
+        """Take a finished phase.
+
+        Args:
+            phase: Its record.
+            evaluated: What the evaluations of its policy came to. None (default): there were none.
+        """
+        self.certified, self._lower = self._with(phase, evaluated)
 
     def certificate(self, running: PhaseRecord | None = None, evaluated: Returns | None = None) -> Certificate:
-        """From all phases added and, as far as it has come, the running one with its evaluations."""
-        upper, best = (self._upper, self._best) if running is None else self._with(running, evaluated)
-        lower = 0.0 if best is None else best.lower
-        spec = self._constants.spec
+        """From all phases added and, as far as it has come, the running one.
+
+        Args:
+            running: The phase that is not finished. None (default): there is none.
+            evaluated: What the evaluations of its policy came to.
+        """
+        known, lower = (self.certified, self._lower) if running is None else self._with(running, evaluated)
+        spec, best = self._constants.spec, known.phase
         return Certificate(
-            upper=_user_units(spec, upper),
+            upper=_user_units(spec, known.upper),
             lower=_user_units(spec, lower),
-            gap=upper - lower if lower <= upper else inf,
+            gap=known.upper - lower if lower <= known.upper else inf,
             value_bound=spec.value_bound[0],
             delta=self._constants.delta,
-            phase=0 if best is None else best.phase.phase,
-            n_episodes=0 if best is None else _played(best.phase, best.evaluated).n_episodes,
-            policy=None if best is None else best.phase.q,
+            phase=0 if best is None else best.phase,
+            n_episodes=0 if best is None else _played(best, known.evaluated).n_episodes,
+            policy=None if best is None else best.q,
             assumptions=assumptions(self._constants),
         )
 
-    def _with(self, phase: PhaseRecord, evaluated: Returns | None) -> tuple[float, _Best | None]:
+    def _with(self, phase: PhaseRecord, evaluated: Returns | None) -> tuple[Certified, float]:
+        """What is certified with one phase more, and its lower bound."""
         if phase.n_episodes == 0 and evaluated is None:
-            return self._upper, self._best
+            return self.certified, self._lower
         found = bounds(self._constants, phase, evaluated)
-        newest_best = self._best is None or found.lower >= self._best.lower
-        return min(self._upper, found.upper), _Best(found.lower, phase, evaluated) if newest_best else self._best
+        upper = min(self.certified.upper, found.upper)
+        if found.lower >= self._lower:  # also in the first phase: no lower bound is below 0
+            return Certified(upper, phase, evaluated), found.lower
+        return replace(self.certified, upper=upper), self._lower
 
 
 def bounds(constants: Constants, phase: PhaseRecord, evaluated: Returns | None = None) -> Bounds:
@@ -267,9 +269,7 @@ def assumptions(constants: Constants) -> tuple[str, ...]:
     >>> features, value_bound
     ('the features are exact (well_specified)', 'values stay within value_bound, 1 at the start (declared)')
     """
-    spec = constants.spec
-    known = spec.radius_from
-    radii = constants.radius()
+    spec, radii = constants.spec, constants.radius()
     low, high = f"{radii.min():.4g}", f"{radii.max():.4g}"
     radius = low if low == high else f"{low} to {high}"
     how = {"computed": "computed from the tables", "declared": "declared", "default": "the default, an assumption"}
@@ -277,7 +277,7 @@ def assumptions(constants: Constants) -> tuple[str, ...]:
     where = "follows from the reward range" if implied else "declared"
     return (
         "the features are exact (well_specified)",
-        f"the true parameters lie within the radius {radius} ({how[known]})",
+        f"the true parameters lie within the radius {radius} ({how[spec.radius_from]})",
         f"values stay within value_bound, {_user_units(spec, spec.value_bound[0]):.4g} at the start ({where})",
         *(("every level behaves the same (stationary, pooled)",) if constants.pool else ()),
     )
@@ -300,10 +300,6 @@ def refusal(constants: Constants) -> str | None:
             "well_specified=True if the features are exact"
         )
     return None
-
-
-def _counted(n: int) -> str:
-    return f"{n:,} episode{'' if n == 1 else 's'}"
 
 
 def _user_units(spec: Spec, value: float) -> float:

@@ -6,6 +6,7 @@ supermartingale), exceeds 1/delta at any time with probability at most delta (Vi
 such products is one of them (Robbins 1970).
 """
 
+from collections.abc import Callable
 from math import exp, inf, log, log1p, sqrt
 
 # The largest bet b with b >= 2 psi(b), rounded down: what it wins grows with a deviation of up to 1.
@@ -38,11 +39,7 @@ def mean_at_most(total: float, n: int, delta: float) -> float:
     (0.668, 0.0582)
     """
     p, level = _mean(total, n), _level(n, delta)
-    low, high = p, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if kl(p, middle) <= level else (low, middle)
-    return high
+    return _largest(p, 1.0, lambda q: kl(p, q) <= level)
 
 
 def mean_at_least(total: float, n: int, delta: float) -> float:
@@ -75,13 +72,17 @@ def mean_at_least_by_variance(total: float, total_sq: float, n: int, delta: floa
         best = max(wins)
         return best + log(sum(exp(win - best) for win in wins))
 
-    low, high = 0.0, mean
-    if surprise(high) <= log(1 / delta):
+    if surprise(mean) <= log(1 / delta):
         return 0.0
+    return mean - _largest(0.0, mean, lambda deviation: surprise(deviation) <= log(1 / delta))
+
+
+def _largest(low: float, high: float, holds: Callable[[float], bool]) -> float:
+    """The largest number between low and high for which `holds` is true, rounded up; by 60 bisections."""
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if surprise(middle) <= log(1 / delta) else (low, middle)
-    return mean - high
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return high
 
 
 def _level(n: int, delta: float) -> float:

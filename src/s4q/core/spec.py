@@ -145,8 +145,26 @@ class Spec:
 
     def half_range(self, h: int) -> float:
         """s_h: half the range of a regression target r + V(s') at level h."""
-        after = self.value_bound[h + 1] if h + 1 < self.horizon else 0.0
-        return (self.reward_max - self.reward_min + after) / 2
+        return (self.reward_max - self.reward_min + self.next_bound(h)) / 2
+
+    def next_bound(self, h: int) -> float:
+        """v_{h+1}: bounds the value that targets of level h bootstrap on; 0 after the last level.
+
+        Args:
+            h: The level of the target.
+        """
+        return self.value_bound[h + 1] if h + 1 < self.horizon else 0.0
+
+    def largest_target(self, h: int) -> float:
+        """A bound on |r + Q'(s', a')| at level h. Unless features are exact, Q' is only bounded below by its ball.
+
+        Args:
+            h: The level of the target.
+        """
+        after = self.next_bound(h)
+        if not self.well_specified and h + 1 < self.horizon:
+            after = max(after, self.radius[h + 1])
+        return self.reward_max - self.reward_min + after
 
     def ended_value(self, h: int) -> float:
         """What the steps after level h are worth to an episode that ended there: 0 a step, shifted by -reward_min."""

@@ -138,7 +138,7 @@ class Constants:
             dim=self.spec.dim,
             n=self._n(self.samples_a_level(n_total)),
             ball=self.spec.radius[level] / unit,
-            largest_target=self._largest_target(level) / unit,
+            largest_target=self.spec.largest_target(level) / unit,
             ridge=ridge,
             log_inverse_delta=log(1 / self.delta_fit(phase)),
         )
@@ -187,16 +187,9 @@ class Constants:
         """The failure probability of one level's fit in one phase; that of one level's trigger is the same."""
         return self.delta / (8 * self.spec.horizon * phase**2)
 
-    def _largest_target(self, level: int) -> float:
-        """A bound on |r + Q'(s', a')|; without a clip at 0 the target may be as low as the ball allows."""
-        spec = self.spec
-        if spec.well_specified or level + 1 == spec.horizon:
-            return 2 * spec.half_range(level)
-        return spec.reward_max - spec.reward_min + max(spec.value_bound[level + 1], spec.radius[level + 1])
-
     def _half_range(self, level: int) -> float:
         """s_h: half the range of a target. Without a clip at 0 targets may be negative: the range is twice as long."""
-        largest = self._largest_target(level)
+        largest = self.spec.largest_target(level)
         return largest / 2 if self.spec.well_specified else largest
 
     def _balanced_ridge(self, n_total: int) -> Array:

@@ -254,7 +254,7 @@ class FiniteMDP:
         """The Spec with the radius that exact features need, or with a declared one that is large enough."""
         spec = self.spec
         needed = needed_radius(self.transitions, self.rewards, self.terminal, self.reachable, self.features, spec)
-        targets = 2 * np.array([spec.half_range(h) for h in range(self.horizon)])
+        targets = np.array([spec.largest_target(h) for h in range(self.horizon)])
         for h, error in enumerate(needed.error.tolist()):
             if error > EXACT * max(targets[h], spec.value_bound[h]):
                 raise ValueError(

@@ -54,7 +54,7 @@ def needed_radius(
     for h in range(spec.horizon):
         if solved is None or not spec.stationary:
             solved = _parameters(transitions[h], rewards[h] - spec.reward_min, terminal, visited[h], features, h)
-        ended, bound = spec.ended_value(h), spec.value_bound[h + 1] if h + 1 < spec.horizon else 0.0
+        ended, bound = spec.ended_value(h), spec.next_bound(h)
         rows.append((*solved.norms(ended, bound), solved.error(ended, bound)))
     return NeededRadius(*np.array(rows).T)
 

@@ -1,19 +1,21 @@
-"""The audit: every statement of the paper, checked on a recorded run; a row each, or over many seeds."""
+"""The audit of an S4Q run: every statement of the paper, a row each, for one run or over many seeds.
+
+`s4q audit` and users call `audit` and `over_seeds`, and print what they return. The rows are listed in `statements` and
+`run_checks`; this module decides which of them a preset claims, and shows them. It measures nothing itself.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Literal, final
 
 from s4q.problems import FiniteMDP
 from s4q.running.accounting import Run
-from s4q.theory.deviations import RARE
-from s4q.theory.evidence import Evidence, gather
-from s4q.theory.lemmas import Worst
-from s4q.theory.parts import Part, home, joined
-from s4q.theory.rows import AS_PRESCRIBED, ASSUMPTIONS, IN_THE_PAPER, Kind, Needs, Row, Statement
-from s4q.theory.statements import clipped_away
+from s4q.theory.evidence import Evidence, Kind, Needs, Statement, gather
+from s4q.theory.lemmas import RARE, Part, Worst, home, joined
+from s4q.theory.run_checks import AS_PRESCRIBED
+from s4q.theory.statements import ASSUMPTIONS, IN_THE_PAPER, clipped_away
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,55 +56,6 @@ class AuditRow:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Audit:
-    """All rows of one run. `print(audit)` shows the table."""
-
-    title: str
-    delta: float
-    rows: tuple[AuditRow, ...]
-
-    @property
-    def holds(self) -> bool:
-        """Does everything hold that is claimed, and all that the claims assume?"""
-        return not self.failing
-
-    @property
-    def failing(self) -> tuple[str, ...]:
-        """The statements that do not hold."""
-        return tuple(row.statement for row in self.rows if row.holds is False)
-
-    def __getitem__(self, statement: str) -> AuditRow:
-        """The row whose statement begins so."""
-        for row in self.rows:
-            if row.statement.startswith(statement):
-                return row
-        raise KeyError(f"no statement begins with {statement!r}; there are {[row.statement for row in self.rows]}")
-
-    def table(self) -> "Table":
-        """For a rich Console."""
-        from rich.table import Table  # late, so that `import s4q` stays light
-
-        chances = f"a share delta = {self.delta} of seeds; rows of replay weights and sampling: {RARE:g}"
-        table = Table(title=self.title, caption=f"identity: holds by algebra; (w.p.): for all but {chances}")
-        for header in ("statement", "paper", "measured", "", "bound", "slack", "holds", "where", "note"):
-            right = header in ("measured", "bound", "slack")
-            whole = right or header in ("statement", "where")
-            least = len("yes (w.p.)") if header == "holds" else None  # a narrow terminal must not hide the verdict
-            table.add_column(
-                header, justify="right" if right else "left", overflow="fold", no_wrap=whole, min_width=least
-            )
-        for row in self.rows:
-            shown = [_number(row.measured), _number(row.bound), _number(row.slack)]
-            side = "" if row.measured is None else ">=" if row.above else "<="
-            table.add_row(row.statement, row.where, shown[0], side, *shown[1:], row.verdict, row.place, row.note)
-        return table
-
-    def __str__(self) -> str:
-        return _text(self.table())
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class SeedRow:
     """One statement over many seeds."""
 
@@ -120,22 +73,81 @@ class SeedRow:
         return self.failures <= self.allowed * self.seeds if self.seeds else None
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class SeedAudit:
-    """Audits of many seeds together: statements that may fail do so in at most a share delta of the seeds."""
+class _Report:
+    """What the audit of one run and that of many seeds have in common."""
 
-    title: str
-    rows: tuple[SeedRow, ...]
+    __slots__ = ()
+    rows: tuple[AuditRow, ...] | tuple[SeedRow, ...]
 
     @property
     def holds(self) -> bool:
+        """Does everything hold that is claimed, and all that the claims assume?"""
         return not self.failing
 
     @property
     def failing(self) -> tuple[str, ...]:
         """The statements that do not hold."""
         return tuple(row.statement for row in self.rows if row.holds is False)
+
+    def table(self) -> "Table":
+        """For a rich Console."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        from rich.console import Console  # late, so that `import s4q` stays light
+
+        console = Console(width=180)
+        with console.capture() as capture:
+            console.print(self.table())
+        return capture.get()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Audit(_Report):
+    """All rows of one run. `print(audit)` shows the table."""
+
+    title: str
+    delta: float
+    rows: tuple[AuditRow, ...]
+
+    def __getitem__(self, statement: str) -> AuditRow:
+        """The row of a statement.
+
+        Args:
+            statement: Its name, or the beginning of it.
+        """
+        for row in self.rows:
+            if row.statement.startswith(statement):
+                return row
+        raise KeyError(f"no statement begins with {statement!r}; there are {[row.statement for row in self.rows]}")
+
+    def table(self) -> "Table":
+        """For a rich Console."""
+        from rich.table import Table  # late, so that `import s4q` stays light
+
+        chances = f"a share delta = {self.delta} of seeds; rows of replay weights and sampling: {RARE:g}"
+        table = Table(title=self.title, caption=f"identity: holds by algebra; (w.p.): for all but {chances}")
+        for header in ("statement", "paper", "measured", "", "bound", "slack", "holds", "where", "note"):
+            right = header in ("measured", "bound", "slack")
+            whole = right or header in ("statement", "where")
+            least = len("yes (w.p.)") if header == "holds" else None  # a narrow terminal must not hide the verdict
+            side: Literal["left", "right"] = "right" if right else "left"
+            table.add_column(header, justify=side, overflow="fold", no_wrap=whole, min_width=least)
+        for row in self.rows:
+            shown = [_number(row.measured), _number(row.bound), _number(row.slack)]
+            relation = "" if row.measured is None else ">=" if row.above else "<="
+            table.add_row(row.statement, row.where, shown[0], relation, *shown[1:], row.verdict, row.place, row.note)
+        return table
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SeedAudit(_Report):
+    """Audits of many seeds together: statements that may fail do so in at most a share delta of the seeds."""
+
+    title: str
+    rows: tuple[SeedRow, ...]
 
     def table(self) -> "Table":
         """For a rich Console."""
@@ -151,14 +163,15 @@ class SeedAudit:
             table.add_row(row.statement, *counts, verdict, row.place, row.note)
         return table
 
-    def __str__(self) -> str:
-        return _text(self.table())
-
 
 def audit(run: Run, mdp: FiniteMDP) -> Audit:
     """Check every statement of the paper on a run of S4Q that was recorded from its first phase.
 
     All expectations are exact. Statements that the preset does not prove are shown as not claimed, with the reason.
+
+    Args:
+        run: The run; made with record=True, without cache, pooling and evaluations.
+        mdp: The problem it was played on.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank(dim=3, horizon=2)
@@ -171,7 +184,7 @@ def audit(run: Run, mdp: FiniteMDP) -> Audit:
     title = f"{constants.preset}, {_number(run.episodes)} episodes on {mdp}"
     if evidence.terr:
         title += f", transfer error {evidence.terr:.3g}"
-    assumed = [row_of(each.row, each.test(evidence)) for each in ASSUMPTIONS]
+    assumed = [_row(each, evidence) for each in ASSUMPTIONS]
     if not constants.spec.well_specified:
         assumed[0] = _not_declared(assumed[0], needed=constants.preset == "realisable")
     broken = next((row.statement for row in assumed if row.holds is False), "")
@@ -189,6 +202,9 @@ def _not_declared(exact: AuditRow, needed: bool) -> AuditRow:
 def over_seeds(audits: Sequence[Audit]) -> SeedAudit:
     """Count the failures of each statement in audits of the same problem with different seeds.
 
+    Args:
+        audits: At least one, all with the same rows.
+
     >>> import s4q
     >>> mdp, audits = s4q.problems.low_rank(dim=2, horizon=2), []
     >>> for seed in range(3):
@@ -205,17 +221,9 @@ def over_seeds(audits: Sequence[Audit]) -> SeedAudit:
         allowed = {"delta": audits[0].delta, "rarely": RARE}.get(same[0].kind, 0.0)
         good = [row for row in here if row.holds and row.slack is not None]
         nearest = min(good, key=lambda row: row.slack or 0.0, default=None)
-        rows.append(
-            SeedRow(
-                statement=same[0].statement,
-                seeds=len(here),
-                failures=sum(row.holds is False for row in here),
-                least_slack=None if nearest is None else nearest.slack,
-                allowed=allowed,
-                place="" if nearest is None else nearest.place,
-                note=_notes([row.note for row in same]),
-            )
-        )
+        slack, place = (None, "") if nearest is None else (nearest.slack, nearest.place)
+        failures, note = sum(row.holds is False for row in here), _notes([row.note for row in same])
+        rows.append(SeedRow(same[0].statement, len(here), failures, slack, allowed, place, note))
     return SeedAudit(f"{len(audits)} seeds: {audits[0].title}", tuple(rows))
 
 
@@ -227,27 +235,36 @@ def _notes(notes: Sequence[str]) -> str:
     return "; ".join(f"{kind} ({n} of {len(notes)} seeds)" for kind, n in kinds.items())
 
 
-def row_of(row: Row, parts: Sequence[Part], reason: str = "") -> AuditRow:
-    """The row with its worst entry, the one nearest to failing; `reason`: why it is not claimed."""
-    found = joined(parts)
+def row_of(
+    statement: str, where: str, kind: Kind, parts: Sequence[Part], note: str = "", unclaimed: str = ""
+) -> AuditRow:
+    """The row with its worst entry, the one nearest to failing.
+
+    Args:
+        statement: Its name.
+        where: Its label in the paper.
+        kind: How often it may fail.
+        parts: What was measured; none if there is nothing to check.
+        note: Shown instead of a note of this function's own.
+        unclaimed: Why the statement is not claimed; empty if it is.
+    """
+    note, found = unclaimed or note, joined(parts)
     if not found.measured.size:
-        note = reason or row.note or "nothing to check in this run"
-        return AuditRow(row.name, row.where, None, None, False, None, row.kind, "", note)
+        note = note or "nothing to check in this run"
+        return AuditRow(statement, where, None, None, False, None, kind, "", note)
     worst = found.worst()
     part = home(parts, worst)
-    note = reason or row.note
     if not note and part.says_nothing(worst):
         limit = f"at least {_number(part.low)}" if worst.above else f"at most {_number(part.high)}"
         note = f"vacuous: {limit} anyway"
-    holds = None if reason else found.holds()
-    return AuditRow(row.name, row.where, *worst, holds, row.kind, part.place, note)
+    return AuditRow(statement, where, *worst, None if unclaimed else found.holds(), kind, part.place, note)
 
 
-def _row(statement: Statement, evidence: Evidence, broken: str) -> AuditRow:
-    reason = unclaimed(statement.needs, evidence, broken)
-    if statement.needs == "theorem 1" and not evidence.prescribed.proved:
-        return row_of(statement.row, [], reason)
-    return row_of(statement.row, statement.test(evidence), reason)
+def _row(one: Statement, evidence: Evidence, broken: str = "") -> AuditRow:
+    """The row of a statement; not measured where its bound does not exist."""
+    reason = unclaimed(one.needs, evidence, broken)
+    measured = one.needs != "theorem 1" or evidence.prescribed.proved
+    return row_of(one.name, one.where, one.kind, one.test(evidence) if measured else [], one.note, reason)
 
 
 def unclaimed(needs: Needs, evidence: Evidence, broken: str = "") -> str:
@@ -276,12 +293,3 @@ def unclaimed(needs: Needs, evidence: Evidence, broken: str = "") -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
-
-
-def _text(table: "Table") -> str:
-    from rich.console import Console  # late, so that `import s4q` stays light
-
-    console = Console(width=180)
-    with console.capture() as capture:
-        console.print(table)
-    return capture.get()

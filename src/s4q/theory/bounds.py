@@ -1,13 +1,13 @@
-"""The bounds of the paper as expressions: one function each, with explicit constants.
+"""The bounds of the paper as expressions, with explicit constants, and what the presets prescribe.
 
-Symbols as in `presets`: H levels, d features, p the phase, n trajectories, K episodes in all, v_h the value bound. Sbar
-is the expected covariance of the trajectories so far, alpha_u the radius of a fit. Widths, ridge and trigger come from
-`prescribed`, not from the learner; here stands only what the proofs make of them. All in rewards shifted to start at 0.
+`Prescribed` has ridge, trigger, width, ball and replay length, written again from the paper's proofs. It takes from
+`Constants` only what the user chose: a mistake in the learner's formulas must not hide in the audit. So here, and only
+here, formulas stand twice on purpose. Symbols as in `presets`; Sbar is the expected covariance of the trajectories so
+far, alpha_u the radius of a fit, p the phase, K all episodes. All in rewards shifted to start at 0.
 """
 
-from dataclasses import dataclass
-from math import floor, log, sqrt
-from typing import final
+from math import ceil, floor, log, sqrt
+from typing import Literal, NamedTuple, final
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -18,16 +18,19 @@ from s4q.core.least_squares import elliptical_norm_sq
 from s4q.core.spec import Spec
 from s4q.core.validation import require_failure_probability
 from s4q.learners.presets import Constants
-from s4q.learners.widths import Theory
+from s4q.theory.definitions import expected_sum
 from s4q.theory.information_gain import effective_dim_cap
-from s4q.theory.prescribed import Prescribed, excess_risk_radius, noise_radius
+
+TheoryName = Literal["paper", "tight"]  # the proofs as printed, or with the best constant in each step
 
 
-@final
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProofSteps:
-    """What the lemmas behind Theorem 1 guarantee, as printed or with the best constant of each step."""
+class ProofSteps(NamedTuple):
+    """What the proofs of Theorem 1 make of their steps, as printed or with the best constant of each."""
 
+    ridge: float  # lambda over its logarithm
+    trigger: float  # L over its logarithm
+    risk: float  # alpha_u^2 over M^2 [d log(32 B n M) + log(1/delta_fit)]
+    inflation: float  # alpha_b over alpha_u
     covariance_low: float  # Sigma >= low Sbar
     covariance_high: float  # Sigma <= high Sbar
     potential: float  # n E|phi|^2 in the metric of Sbar^-1 is at most this times (L + 1) in each phase
@@ -36,8 +39,10 @@ class ProofSteps:
 
 
 _STEPS = {
-    "paper": ProofSteps(covariance_low=2 / 3, covariance_high=2.0, potential=8.0, progress=1 / 8, refined=False),
-    "tight": ProofSteps(covariance_low=2 / 3, covariance_high=4 / 3, potential=2.0, progress=1 / 3, refined=True),
+    "paper": ProofSteps(4 / log(36 / 35), 64 + 56 / 3, 64.0, sqrt(2.0), 2 / 3, 2.0, 8.0, 1 / 8, refined=False),
+    "tight": ProofSteps(
+        2 / (4 / 3 * log(4 / 3) - 1 / 3), 16.2, 32.0, sqrt(4 / 3), 2 / 3, 4 / 3, 2.0, 1 / 3, refined=True
+    ),
 }
 
 
@@ -48,9 +53,139 @@ def proof_steps(constants: Constants) -> ProofSteps:
     return _STEPS[constants.preset]
 
 
-def inflation(constants: Constants) -> float:
-    """alpha_b / alpha_u: how much wider the bonus is than the fit is uncertain."""
-    return Prescribed(constants).inflation
+@final
+class Prescribed:
+    """The numbers that a run with these settings should have used."""
+
+    def __init__(self, settings: Constants) -> None:
+        self.settings = settings
+        self.spec: Spec = settings.spec
+        self._steps = _STEPS.get(settings.preset)
+        self.proved = self._steps is not None  # does the preset have Theorem 1?
+        # alpha_b / alpha_u: how much wider the bonus is than the fit is uncertain.
+        self.inflation = 1.0 if self._steps is None else self._steps.inflation
+
+    @property
+    def shortfall(self) -> float:
+        """Trajectories in the memory over samples behind a fit, at most; at least 1."""
+        return max(1.0, (4.0 if self.settings.epochs == "doubling" else 1.0) / self.settings.c_replay)
+
+    def delta_fit(self, phase: int) -> float:
+        """A quarter of delta for fits; 1/(2 p^2) of it for phase p; 1/H for a level."""
+        return self.settings.delta / 4 / (2 * phase**2) / self.spec.horizon
+
+    def half_range(self, level: int) -> float:
+        """Half the range of a target; targets may be negative unless Q is clipped at 0."""
+        largest = self.largest_target(level)
+        return largest / 2 if self.spec.well_specified else largest
+
+    def largest_target(self, level: int) -> float:
+        """The largest |r + Q'|, r in its range and Q' below its value bound and, without a clip at 0, in its ball."""
+        spec, after = self.spec, 0.0
+        if level + 1 < spec.horizon:
+            after = spec.value_bound[level + 1]
+            if not spec.well_specified:
+                after = max(after, spec.radius[level + 1])
+        return spec.reward_max - spec.reward_min + after
+
+    def ridge(self, phase: int, n_total: int) -> Array:
+        """lambda, (H,), of a phase that begins after n_total trajectories."""
+        spec, settings = self.spec, self.settings
+        if settings.fixed_ridge is not None:
+            return settings.fixed_ridge
+        if settings.preset == "practical":
+            return np.full(spec.horizon, 1e-6)
+        if self._steps is None:
+            halves = [self.half_range(h) for h in range(spec.horizon)]
+            wanted = [(half / ball) ** 2 if half else 1.0 for half, ball in zip(halves, spec.block_radius, strict=True)]
+            least = 1e-14 * max(n_total, settings.max_episodes or 1, 1) if spec.block_dim > 1 else 0.0
+            return np.array([max(one, least) for one in wanted])
+        n = max(n_total, settings.max_episodes or 1, 1)
+        delta_cov = settings.delta / (32 * spec.horizon * phase**2) / n / n
+        value = self._steps.ridge * log(2 * spec.dim / delta_cov) * self.shortfall
+        return np.full(spec.horizon, value)
+
+    def trigger(self, phase: int, n: int) -> float:
+        """L(p, n): the progress at which a phase ends, after n of its trajectories; without a cache."""
+        if self.settings.fixed_trigger is not None:
+            constant, slope = self.settings.fixed_trigger
+            return constant + slope * log(max(n, 1))
+        if self.settings.preset == "practical":
+            return self.spec.dim / (4 if phase == 1 else 1)
+        if self._steps is None:
+            return float(self.spec.dim)
+        return self._steps.trigger * (log(8 / self.delta_fit(phase)) + 2 * log(max(n, 1)))
+
+    def ball(self) -> Array:
+        """The radii of the balls that fits are projected on: (H,), or (H, n_blocks) for a ball per block."""
+        if self.proved:
+            return np.array(self.spec.radius)
+        if self.settings.preset == "practical":
+            return np.full(self.spec.horizon, np.inf)
+        return np.tile(np.array(self.spec.block_radius)[:, None], (1, self.spec.n_blocks))
+
+    def call_episodes(self, n_total: int) -> int:
+        """Episodes a level that an S3Q call may use when the memory holds n_total trajectories."""
+        least = 2 if self.settings.epochs == "doubling" else 1
+        return max(least, ceil(self.settings.c_replay * n_total)) if n_total else 0
+
+    def level_episodes(self, n_total: int) -> int:
+        """Episodes behind the fit of a level: all of a single epoch, or the last of epochs 2, 4, ... that fits in."""
+        room = self.call_episodes(n_total)
+        if self.settings.epochs == "single" or room == 0:
+            return room
+        size = 2
+        while 2 * size + (2 * size - 2) <= room:  # epochs 2 + 4 + ... + size add up to 2 size - 2
+            size *= 2
+        return size
+
+    def fit_radius(self, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
+        """alpha_u, (n_blocks,): how far a fit may lie from the best on-policy predictor, in the metric of Sigma.
+
+        gram (n_blocks, k, k): of the samples behind the bonus. Not of `practical`, which proves nothing.
+        """
+        spec, settings = self.spec, self.settings
+        if settings.fixed_width is not None:
+            return np.full(spec.n_blocks, float(settings.fixed_width[level]) / self.inflation)
+        short = sqrt(self.shortfall) if settings.bonus_from == "previous" else 1.0
+        if self._steps is None:
+            return short * self._exact_radius(level, phase, gram, ridge)
+        n = max(self.level_episodes(n_total), settings.max_episodes or 1, 1)
+        largest, share = self.largest_target(level), self.delta_fit(phase)
+        alpha = _excess_risk_radius(spec, level, self._steps.risk, n, largest, ridge, share)
+        return np.full(spec.n_blocks, short * spec.value_bound[level] * alpha)
+
+    def _exact_radius(self, level: int, phase: int, gram: Array, ridge: float) -> Array:
+        """For exact features: s sqrt(k_e + 2 sqrt(k_e t) + 2 t) + B sqrt(lambda) in every block."""
+        t = log(self.spec.n_blocks / self.delta_fit(phase))
+        bias = self.spec.block_radius[level] * sqrt(ridge)
+        return noise_radius(gram, ridge, self.half_range(level), t) + bias
+
+    def width(self, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
+        """alpha_b, (n_blocks,): the width of the bonus."""
+        return self.inflation * self.fit_radius(level, phase, n_total, gram, ridge)
+
+
+def _excess_risk_radius(
+    spec: Spec, level: int, risk: float, n: int, largest_target: float, ridge: float, delta: float
+) -> float:
+    """alpha_u over the value bound, from the excess risk of a constrained fit on n samples; risk 64 or 32."""
+    unit = spec.value_bound[level]  # the bound on the risk is for numbers of order 1
+    ball = spec.radius[level] / unit
+    most = ball + largest_target / unit
+    cover = spec.dim * max(log(32 * ball * most) + log(n), 0.0) - log(delta)
+    return sqrt(2 + 4 * ridge * ball * ball + risk * most * most * cover)
+
+
+def noise_radius(gram: Array, ridge: float, half_range: float, log_inverse_delta: float) -> Array:
+    """s sqrt(k_e + 2 sqrt(k_e t) + 2 t), (n_blocks,), k_e = tr G (G + ridge I)^-1, by the eigenvalues of each block.
+
+    >>> noise_radius(np.zeros((1, 1, 1)), ridge=4.0, half_range=0.5, log_inverse_delta=8.0).tolist()
+    [2.0]
+    """
+    values = gram[:, :, 0] if gram.shape[-1] == 1 else np.maximum(np.linalg.eigvalsh(gram), 0.0)
+    seen, t = (values / (values + ridge)).sum(axis=1), log_inverse_delta
+    return np.asarray(half_range * np.sqrt(seen + 2 * np.sqrt(seen * t) + 2 * t))
 
 
 def bonus_over_uncertainty(constants: Constants) -> float:
@@ -60,7 +195,8 @@ def bonus_over_uncertainty(constants: Constants) -> float:
     >>> round(bonus_over_uncertainty(s4q.S4Q(s4q.problems.low_rank(), "paper").constants) ** 2, 12)
     3.0
     """
-    return inflation(constants) / sqrt(proof_steps(constants).covariance_low)
+    steps = proof_steps(constants)
+    return steps.inflation / sqrt(steps.covariance_low)
 
 
 def fit_radius(constants: Constants, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
@@ -79,7 +215,15 @@ def uncertainty(phi: Phi, gram: Array, ridge: float, radius: Array) -> Array:
 
 
 def s3q_radius(
-    spec: Spec, level: int, *, n: int, epoch: int, delta: float, ridge: float, theory: Theory, gram: Array | None = None
+    spec: Spec,
+    level: int,
+    *,
+    n: int,
+    epoch: int,
+    delta: float,
+    ridge: float,
+    theory: TheoryName,
+    gram: Array | None = None,
 ) -> float:
     """alpha_u of Theorem 2: a fit of S3Q without bonus at the end of an epoch, jointly for all epochs.
 
@@ -88,6 +232,8 @@ def s3q_radius(
     expected one. There is no clip: a target may be as large as the ball of the next level allows.
     """
     require_failure_probability("delta", delta)
+    if theory not in _STEPS:
+        raise ValueError(f'theory must be "paper" or "tight"; got {theory!r}')
     share = delta / (2 * spec.horizon * epoch**2)
     after = spec.radius[level + 1] if level + 1 < spec.horizon else 0.0
     rewards = spec.reward_max - spec.reward_min
@@ -95,21 +241,8 @@ def s3q_radius(
         whole = block_diag(*gram)[None]  # one ball for the whole parameter, so one block
         noise = noise_radius(whole, ridge, half_range=rewards / 2 + after, log_inverse_delta=log(1 / share))
         return noise.item() + spec.radius[level] * sqrt(ridge)
-    unit = spec.value_bound[level]
-    return unit * excess_risk_radius(  # [Thm:S3QRadius]
-        theory.risk,
-        dim=spec.dim,
-        n=n,
-        ball=spec.radius[level] / unit,
-        largest_target=(rewards + after) / unit,
-        ridge=ridge,
-        delta=share,
-    )
-
-
-def expected_sum(occupancy: Array, values: Array) -> float:
-    """E sum_h f_h(s_h, a_h) under the occupancy (H, S, A) of a policy; values (H, S, A)."""
-    return float((occupancy * values).sum())
+    alpha = _excess_risk_radius(spec, level, _STEPS[theory].risk, n, rewards + after, ridge, share)
+    return spec.value_bound[level] * alpha  # [Thm:S3QRadius]
 
 
 def theorem2_values(best: Array, greedy: Array, uncertainties: Array, terr: float) -> tuple[float, float]:

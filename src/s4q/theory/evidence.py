@@ -1,68 +1,111 @@
-"""Evidence: all that the statements of the paper speak of, computed exactly from a recorded run.
+"""Evidence: all that the statements of the paper speak of, computed exactly from a recorded run of S4Q.
 
-Values, errors and bonuses are (H, S, A) arrays over all pairs, in rewards shifted to start at 0. Gram matrices are
-(H, n_blocks, k, k) and raw: the ridge is added on use.
+`auditing.audit` calls `gather` once; the tests in `statements` and `run_checks` read the result and compute no run of
+their own. Values, errors and bonuses are (H, S, A) arrays over all pairs, in rewards shifted to start at 0. Gram
+matrices are (H, n_blocks, k, k) and raw: the ridge is added on use.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, final
+from typing import Literal, final
 
 import numpy as np
 
-from s4q.core.blocks import Array, BoolArray
+from s4q.core.blocks import Array, BoolArray, Phi
 from s4q.core.linear_q import LinearQ
 from s4q.learners.fit_record import FitRecord
 from s4q.learners.main_loop import PhaseRecord, Record
 from s4q.learners.presets import Constants
-from s4q.problems import FiniteMDP, planning
+from s4q.problems import FiniteMDP
 from s4q.running.accounting import Run
-from s4q.theory.bounds import expected_sum, uncertainty
-from s4q.theory.covariance import grams_of_occupancies, optimal_occupancies, phases_of
+from s4q.theory import definitions
+from s4q.theory.bounds import Prescribed, uncertainty
+from s4q.theory.definitions import best_return, expected_sum, grams_of_occupancies, optimal_occupancies
 from s4q.theory.information_gain import EffectiveDim, effective_dims, realised_gain
-from s4q.theory.lemmas import trace_ratio
-from s4q.theory.population_fits import population_fit
-from s4q.theory.prescribed import Prescribed
-from s4q.theory.structure import bellman_errors, errors_of_fits, next_values
+from s4q.theory.lemmas import Claim, Part, trace_ratio
+from s4q.theory.population_fits import population_fit, reachable_pairs
+
+Needs = Literal["nothing", "width", "optimism", "theorem 1"]  # what a preset must prove for a statement to be claimed
+# How often a row may fail: "identity" never, because it is algebra; "always" never; "rarely" with chance RARE;
+# "delta" in a share delta of the seeds.
+Kind = Literal["identity", "always", "rarely", "delta"]
 
 
 @final
-@dataclass(frozen=True, eq=False, slots=True)
 class PhaseEvidence:
     """One phase: what it learned, against what it should have."""
 
-    record: PhaseRecord
-    finished: bool
-    n_played: int  # episodes that the collector played in its main loop
-    n_before: int  # m_tot: the same of all phases before
-    fits: tuple[FitRecord, ...]  # what the collector returned for its fit, one per level; none in the first phase
-    call: tuple[FitRecord, ...]  # for all fits of the S3Q call, in order
-    ridge: Array  # (H,), as prescribed
-    occupancy: Array  # of the phase's own policy
-    controller: Array  # occupancy of the controller its fit was made with (in phase 1, without a fit: its own)
-    grams: Array  # E phi phi^T under its own policy
-    expected: Array  # Sbar, of the trajectories before
-    covariance: Array  # the estimate of Sbar that the bonus is made of
-    q: Array  # the optimistic value
-    linear: Array  # phi . theta
-    bonuses: Array  # b
-    uncertainties: Array  # U
-    errors: Array  # err = Q - T Q
-    comparators: Array  # Delta = T Q - phi . theta_pi
-    best: Array  # (H, n_blocks, k): theta_pi if no ball were in the way
-    value: float  # V^pi
-    promised: float  # E V at the start, what Q says of it
+    def __init__(
+        self,
+        mdp: FiniteMDP,
+        prescribed: Prescribed,
+        record: PhaseRecord,
+        previous: "PhaseEvidence | None",
+        n_played: int,
+        finished: bool,
+        call: tuple[FitRecord, ...],
+    ) -> None:
+        self.record, self.finished = record, finished
+        self.call = call  # what the collector returned for all fits of the S3Q call, in order
+        self.fits = last_epoch(call, mdp.horizon)  # for the fit that was used, one per level; none in phase 1
+        self.n_played = n_played  # episodes that the collector played in its main loop
+        self.n_before = 0  # m_tot: the same of all phases before
+        self.visits = np.zeros(mdp.rewards.shape)  # how often they are expected to have met each pair
+        self.occupancy = self.controller = mdp.occupancies(record.q)  # of the phase's own policy
+        if previous is not None:
+            self.n_before = previous.n_before + previous.n_played
+            self.visits = previous.visits + previous.n_played * previous.occupancy
+            # The occupancy of the controller that the fit was made with.
+            self.controller = self.visits / self.n_before if self.n_before else previous.controller
+        self.ridge = prescribed.ridge(record.phase, self.n_before)  # (H,)
+        self.grams = grams_of_occupancies(mdp, self.occupancy)  # E phi phi^T under its own policy
+        self.expected = grams_of_occupancies(mdp, self.controller) * self.n_before  # Sbar, of the trajectories before
+        self.covariance = self._bonus_covariance(prescribed, previous)  # what the bonus takes for Sbar
+        levels, q = range(mdp.horizon), record.q
+        phi = [mdp.features.level(h) for h in levels]
+        self.q = np.stack([q.q_values(h, phi[h]) for h in levels])  # the optimistic value
+        self.linear = np.stack([LinearQ.from_arrays(q.theta).optimistic(h, phi[h]) for h in levels])  # phi . theta
+        self.bonuses = np.stack([q.optimistic(h, phi[h]) for h in levels]) - self.linear  # b
+        self.uncertainties = self._uncertainties(prescribed, phi)  # U
+        self.errors = definitions.bellman_errors(mdp, q)  # err = Q - T Q
+        after = definitions.next_values(mdp, q)
+        # Delta = T Q - phi . theta_pi
+        self.comparators = definitions.errors_of_fits(mdp, self.controller, after, prescribed.ball())
+        free = [population_fit(mdp, self.controller, h).solve(self.backup[h].ravel(), np.inf) for h in levels]
+        self.best = np.stack(free)  # (H, n_blocks, k): theta_pi if no ball were in the way
+        self.value = mdp.value(q)  # V^pi
+        self.promised = promised_value(mdp, q)  # E V at the start, what Q says of it
+
+    def _bonus_covariance(self, prescribed: Prescribed, previous: "PhaseEvidence | None") -> Array:
+        """The estimate of Sbar that the bonus is made of."""
+        if prescribed.settings.bonus_from == "own" and self.fits:
+            return np.stack([fit.gram for fit in self.fits])
+        if prescribed.settings.bonus_from == "own" or previous is None:
+            return np.zeros_like(self.expected)
+        return previous.record.cov_ref + previous.record.increment
+
+    def _uncertainties(self, prescribed: Prescribed, phi: list[Phi]) -> Array:
+        """U, with the radius of the fit and the metric in which the proof knows it."""
+        found, metric = [], self.expected if prescribed.proved else self.covariance
+        for h, lam in enumerate(self.ridge.tolist()):
+            radius = prescribed.fit_radius(h, self.number, self.n_before, self.covariance[h], lam)  # alpha_u
+            found.append(uncertainty(phi[h], metric[h], lam, radius))
+        return np.stack(found)
+
+    @property
+    def number(self) -> int:
+        """Of the phase: 1, 2, ..."""
+        return self.record.phase
 
     @property
     def backup(self) -> Array:
         """T Q, what the fit aims at."""
         return self.q - self.errors
 
-    @property
-    def progress(self) -> list[float]:
-        """Sum of |phi|^2 in the metric of Sigma_ref over the main loop, per level."""
-        grams = enumerate(self.record.increment)
-        return [trace_ratio(self.ridged(self.record.cov_ref, h), gram) for h, gram in grams]
+    def progress(self, h: int) -> float:
+        """Sum of |phi|^2 in the metric of Sigma_ref over the main loop, at one level."""
+        return trace_ratio(self.ridged(self.record.cov_ref, h), self.record.increment[h])
 
     def ridged(self, grams: Array, h: int) -> Array:
         """The matrix of one level, (n_blocks, k, k), with the prescribed ridge of the phase added."""
@@ -89,17 +132,11 @@ class Evidence:
     constants: Constants
     prescribed: Prescribed
     phases: tuple[PhaseEvidence, ...]
-    best: Array  # occupancy of an optimal policy
     reachable: BoolArray  # (H, S, A): the pairs that some policy visits, terminal ones left out
     terr: float  # the largest |sum_h E Delta_h| of a phase, under an optimal policy or the phase's own; 0 if rounding
     off: float  # the largest |Delta| at a reachable pair; 0 if rounding
     dims: tuple[EffectiveDim, ...]  # of each level, at n = episodes and the ridge of phase 1
     realised: Array  # (H,): the information gathered
-
-    @property
-    def worst_value(self) -> float:
-        """The least expected return of an episode, over all policies; in the user's units."""
-        return lowest_value(self.mdp)
 
     @property
     def finished(self) -> tuple[PhaseEvidence, ...]:
@@ -117,20 +154,41 @@ class Evidence:
         return np.array([dim.upper for dim in self.dims])
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One line of the audit of an S4Q run, before anything is measured."""
+
+    name: str
+    where: str  # label in the paper's source, or what it is about
+    kind: Kind
+    test: Callable[[Evidence], list[Part]]  # no parts: nothing to check in this run
+    needs: Needs = "nothing"
+    note: str = ""
+
+
+def by_phase(
+    phases: Iterable[PhaseEvidence], test: Callable[[PhaseEvidence], Claim], high: float = np.inf
+) -> list[Part]:
+    """The claim of every phase; `high`: the largest number that can be measured."""
+    return [Part(test(p), p.number, high=high) for p in phases]
+
+
+def by_level(phases: Iterable[PhaseEvidence], test: Callable[[PhaseEvidence, int], Claim]) -> list[Part]:
+    """The claim of every phase and level."""
+    return [Part(test(p, h), p.number, h) for p in phases for h in range(len(p.ridge))]
+
+
 def gather(run: Run, mdp: FiniteMDP) -> Evidence:
     """Compute the evidence of a run that was recorded from its first phase on."""
     record = _checked_record(run)
-    phases = phases_of(mdp, record)
+    phases = definitions.phases_of(mdp, record)
     _require_played_on(run, mdp)
-    prescribed, calls = Prescribed(record.constants), calls_of(record.fits)
-    occupancies = [mdp.occupancies(phase.q) for phase in phases]
-    counts = _played(run, phases)
-    found, total, before = [], np.zeros(mdp.rewards.shape), 0
-    for i, phase in enumerate(phases):
-        controller = total / before if before else occupancies[0]
-        past = _Past(i < len(record.phases), counts[i], before, controller, phases[i - 1] if i else None)
-        found.append(_phase(mdp, prescribed, phase, past, occupancies[i], calls.get(phase.phase, ())))
-        total, before = total + counts[i] * occupancies[i], before + counts[i]
+    prescribed, found = Prescribed(record.constants), list[PhaseEvidence]()
+    for i, (phase, played) in enumerate(zip(phases, _played(run, phases), strict=True)):
+        previous, finished = found[-1] if found else None, i < len(record.phases)
+        call = tuple(fit for fit in record.fits if fit.phase == phase.phase)
+        found.append(PhaseEvidence(mdp, prescribed, phase, previous, played, finished, call))
     best = optimal_occupancies(mdp)
     terr = max(abs(expected_sum(meets, p.comparators)) for p in found for meets in (best, p.occupancy))
     return Evidence(
@@ -139,8 +197,7 @@ def gather(run: Run, mdp: FiniteMDP) -> Evidence:
         constants=record.constants,
         prescribed=prescribed,
         phases=tuple(found),
-        best=best,
-        reachable=np.repeat(mdp.reachable[:, :, None], mdp.n_actions, axis=2),
+        reachable=reachable_pairs(mdp),
         terr=terr if terr > 1e-9 * mdp.spec.value_bound[0] else 0.0,
         off=_largest(mdp, [p.comparators for p in found]),
         dims=tuple(effective_dims(mdp, run.episodes / found[0].ridge)),
@@ -149,16 +206,8 @@ def gather(run: Run, mdp: FiniteMDP) -> Evidence:
 
 
 def lowest_value(mdp: FiniteMDP) -> float:
-    """min over policies of V^pi: no average regret can exceed V* less this."""
-    return -float(mdp.start @ planning.optimal_values(mdp.transitions, -mdp.rewards)[0].max(axis=-1))
-
-
-def calls_of(fits: tuple[FitRecord, ...]) -> dict[int, tuple[FitRecord, ...]]:
-    """The fits of every S3Q call, by the phase it prepared."""
-    calls: dict[int, tuple[FitRecord, ...]] = {}
-    for fit in fits:
-        calls[fit.phase] = (*calls.get(fit.phase, ()), fit)
-    return calls
+    """min over policies of V^pi, in the user's units: no average regret can exceed V* less this."""
+    return -best_return(mdp, -mdp.rewards)
 
 
 def last_epoch(call: tuple[FitRecord, ...], horizon: int) -> tuple[FitRecord, ...]:
@@ -184,6 +233,7 @@ def _largest(mdp: FiniteMDP, errors: list[Array]) -> float:
 
 
 def _checked_record(run: Run) -> Record:
+    """The record of a run that the statements of the paper cover."""
     record = run.record
     if record is None:
         raise ValueError("run has no record; an audit needs run(..., record=True)")
@@ -206,58 +256,9 @@ def _checked_record(run: Run) -> Record:
     return record
 
 
-class _Past(NamedTuple):
-    """What came before a phase."""
-
-    finished: bool
-    n_played: int
-    n_before: int
-    controller: Array
-    previous: PhaseRecord | None
-
-
-def _phase(
-    mdp: FiniteMDP, prescribed: Prescribed, phase: PhaseRecord, past: _Past, own: Array, call: tuple[FitRecord, ...]
-) -> PhaseEvidence:
-    levels, q, before = range(mdp.horizon), phase.q, past.n_before
-    fits, ridge = last_epoch(call, mdp.horizon), prescribed.ridge(phase.phase, before)
-    # Sbar: the controller's mean, times its trajectories.
-    expected = grams_of_occupancies(mdp, past.controller) * before
-    if prescribed.settings.bonus_from == "own":
-        covariance = np.stack([fit.gram for fit in fits]) if fits else np.zeros_like(expected)
-    else:
-        previous = past.previous
-        covariance = np.zeros_like(expected) if previous is None else previous.cov_ref + previous.increment
-    metric = expected if prescribed.proved else covariance
-    linear = LinearQ.from_arrays(q.theta)
-    features = [mdp.features.level(h) for h in levels]
-    radii = [prescribed.fit_radius(h, phase.phase, before, covariance[h], float(ridge[h])) for h in levels]  # alpha_u
-    errors, values = bellman_errors(mdp, q), np.stack([q.q_values(h, features[h]) for h in levels])
-    backup = values - errors
-    free = [population_fit(mdp, past.controller, h).solve(backup[h].ravel(), np.inf) for h in levels]
-    return PhaseEvidence(
-        record=phase,
-        finished=past.finished,
-        n_played=past.n_played,
-        n_before=before,
-        fits=fits,
-        call=call,
-        ridge=ridge,
-        occupancy=own,
-        controller=past.controller,
-        grams=grams_of_occupancies(mdp, own),
-        expected=expected,
-        covariance=covariance,
-        q=values,
-        linear=np.stack([linear.optimistic(h, features[h]) for h in levels]),
-        bonuses=np.stack([q.optimistic(h, features[h]) - linear.optimistic(h, features[h]) for h in levels]),
-        uncertainties=np.stack([uncertainty(features[h], metric[h], float(ridge[h]), radii[h]) for h in levels]),
-        errors=errors,
-        comparators=errors_of_fits(mdp, past.controller, next_values(mdp, q), prescribed.ball()),
-        best=np.stack(free),
-        value=mdp.value(q),
-        promised=float(mdp.start @ mdp.spec.to_user_units(0, q.value(0, features[0]))),
-    )
+def promised_value(mdp: FiniteMDP, q: LinearQ) -> float:
+    """E V at the start, what Q says of it; in the user's units."""
+    return float(mdp.start @ mdp.spec.to_user_units(0, q.value(0, mdp.features.level(0))))
 
 
 def _require_played_on(run: Run, mdp: FiniteMDP) -> None:

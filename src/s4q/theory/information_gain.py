@@ -21,7 +21,8 @@ from s4q.core.spec import per_level
 from s4q.core.validation import require_count, require_positive
 from s4q.learners.main_loop import Record
 from s4q.problems import FiniteMDP
-from s4q.theory.covariance import cumulative_grams, phases_of
+from s4q.theory.definitions import cumulative_grams, phases_of
+from s4q.theory.population_fits import flat_features
 
 
 @final
@@ -42,7 +43,14 @@ class EffectiveDim:
 def effective_dim(
     mdp: FiniteMDP, h: int, n_over_ridge: float, *, tolerance: float = 1e-2, max_steps: int = 100_000
 ) -> EffectiveDim:
-    """Bracket d~_h of one level to the given width (wider only if `max_steps` run out).
+    """Bracket d~_h of one level.
+
+    Args:
+        mdp: The problem.
+        h: The level.
+        n_over_ridge: The number of samples over the ridge.
+        tolerance: The width of the bracket; wider only if the steps run out.
+        max_steps: The most steps to take.
 
     >>> from s4q.problems import chain
     >>> bracket = effective_dim(chain(), 0, 100.0)  # one start state, two actions: half and half is best
@@ -58,7 +66,12 @@ def effective_dim(
 
 
 def effective_dims(mdp: FiniteMDP, n_over_ridge: ArrayLike, *, tolerance: float = 1e-2) -> list[EffectiveDim]:
-    """d~_h of every level; n_over_ridge is one number or one per level.
+    """Bracket d~_h of every level.
+
+    Args:
+        mdp: The problem.
+        n_over_ridge: The number of samples over the ridge: one number or one per level.
+        tolerance: The width of each bracket.
 
     >>> from s4q.problems import chain
     >>> [round(bracket.lower, 2) for bracket in effective_dims(chain(3, 2), [100.0, 0.01])]
@@ -73,6 +86,10 @@ def effective_dim_cap(dim: int, n_over_ridge: float) -> float:
 
     "Upper Bound on Information Gain", with the 1 inside the logarithm that its proof gives.
 
+    Args:
+        dim: d, the length of the features.
+        n_over_ridge: The number of samples over the ridge.
+
     >>> round(effective_dim_cap(5, 100.0), 3)
     15.223
     """
@@ -84,6 +101,10 @@ def realised_gain(mdp: FiniteMDP, record: Record) -> Array:
 
     All phases count, the unfinished one too, with the ridge of the first. At most d~_h for n = all main-loop
     trajectories and that ridge ("Upper Bound on Information Gain").
+
+    Args:
+        mdp: The problem.
+        record: The `record` of run(..., record=True) on that problem.
     """
     total, ridge = cumulative_grams(mdp, record)[-1], phases_of(mdp, record)[0].ridge
     scaled = total / ridge[:, None, None, None] + np.eye(mdp.spec.block_dim)
@@ -189,7 +210,8 @@ def _spanning(mdp: FiniteMDP, h: int) -> tuple[Array, int]:
     A turn within a block changes no determinant. Without it a direction that is 0 up to rounding would be seen once
     n / ridge is large enough.
     """
-    vectors, blocks = np.array(mdp.features.vectors[h].reshape(-1, mdp.spec.block_dim)), mdp.features.blocks[h].ravel()
+    vectors, blocks = flat_features(mdp, h)
+    vectors = vectors.copy()
     vectors[~np.repeat(mdp.reachable[h], mdp.n_actions)] = 0.0
     if mdp.spec.block_dim == 1:
         return vectors, len(np.unique(blocks[vectors[:, 0] != 0]))

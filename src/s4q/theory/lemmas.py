@@ -1,9 +1,12 @@
-"""The lemmas behind the theorems, as inequalities between numbers.
+"""The lemmas behind the theorems, as inequalities between numbers; and what an inequality is here.
 
-Each function returns a `Claim`: what was measured and the bounds it may not leave, entry by entry. Matrices are
+A `Claim` is what was measured and the bounds it may not leave, entry by entry. A `Part` is a claim about one phase and
+level of a run. The audit calls one function for each lemma, with the numbers of a run; `bernstein` and the two
+`freedman` bounds are the classical ones for its rows of sampling. Nothing here knows of runs or learners. Matrices are
 (n_blocks, k, k); the determinant and the trace of a level are those of all its blocks together.
 """
 
+from collections.abc import Sequence
 from math import log, sqrt
 from typing import NamedTuple
 
@@ -13,7 +16,10 @@ from numpy.typing import ArrayLike
 from s4q.core.blocks import Array
 from s4q.core.least_squares import Moments, StreamingLeastSquares, constrained_fit
 from s4q.problems import FiniteMDP, planning
-from s4q.theory.bounds import expected_sum
+from s4q.theory.definitions import expected_sum
+
+FAILS = np.inf  # measured where something happened that cannot happen
+RARE = 1e-4  # the chance that an honest run fails a row of sampling, jointly over its phases, levels and entries
 
 
 class Claim(NamedTuple):
@@ -74,6 +80,46 @@ def between(low: ArrayLike, measured: ArrayLike, high: ArrayLike) -> Claim:
     """low <= measured <= high."""
     arrays = (np.asarray(x, dtype=np.float64) for x in (measured, high, low))
     return Claim(*np.broadcast_arrays(*arrays))
+
+
+class Part(NamedTuple):
+    """The entries of a claim that belong to one phase (with S3Q: one epoch) and level."""
+
+    claim: Claim
+    phase: int | None = None  # None: about the run as a whole
+    level: int | None = None
+    low: float = -np.inf  # what is measured lies between these two whatever happens:
+    high: float = np.inf  # a bound beyond them says nothing
+
+    @property
+    def place(self) -> str:
+        """For example "phase 3, level 0"; empty for the whole run."""
+        named = (("phase", self.phase), ("level", self.level))
+        return ", ".join(f"{word} {number}" for word, number in named if number is not None)
+
+    def says_nothing(self, worst: Worst) -> bool:
+        """Is this bound weaker than what is true anyway?"""
+        return worst.bound <= self.low if worst.above else worst.bound >= self.high
+
+
+def joined(parts: Sequence[Part]) -> Claim:
+    """All entries in one claim."""
+    if not parts:
+        return claim([], [])
+    columns = zip(*(part.claim for part in parts), strict=True)
+    return Claim(*(np.concatenate([np.ravel(x) for x in column]) for column in columns))
+
+
+def home(parts: Sequence[Part], worst: Worst) -> Part:
+    """The part that holds the worst entry of all."""
+    for part in parts:
+        end = part.claim.low if worst.above else part.claim.high
+        same = np.asarray(part.claim.measured) == worst.measured
+        if np.isnan(worst.measured):
+            same = np.isnan(part.claim.measured)
+        if np.any(same & (np.asarray(end) == worst.bound)):
+            return part
+    raise ValueError(f"no part holds {worst}")
 
 
 def least_squares(vectors: Array, targets: Array, ridge: float, radius: float) -> Claim:
@@ -269,3 +315,48 @@ def _excess(gram: Array, moment: Array, theta: Array, best: Array) -> float:
 def replayed_regret(regret: ArrayLike, expected: ArrayLike, luck: ArrayLike) -> Claim:
     """Regret of a replay <= 2 expectation + luck. lem:PhasedRegret, by Bernstein."""
     return claim(regret, 2 * np.asarray(expected, dtype=np.float64) + np.asarray(luck))  # [Lemma:ReplayedRegret]
+
+
+def phase_share(phase: int, entries: int) -> float:
+    """The share of RARE for one of the entries tested in a phase; over all phases they add up to RARE."""
+    return RARE / (phase * (phase + 1) * max(entries, 1))
+
+
+def bernstein(variance: ArrayLike, largest: ArrayLike, delta: float) -> Array:
+    """|S - E S| is at most this, but for a chance delta: S a sum of independent terms, variance that of S.
+
+    largest: the most by which one term can leave its mean.
+
+    >>> bernstein(0.0, 1.0, 2 * np.exp(-3)).item()
+    2.0
+    """
+    t = log(2 / delta)
+    return np.asarray(np.sqrt(2 * np.asarray(variance) * t) + 2 * np.asarray(largest) * t / 3)
+
+
+def freedman(variance: Array, largest: float, delta: float) -> Array:
+    """|S| is at most this at all times, but for a chance delta: S a martingale with steps of at most `largest`.
+
+    variance: the sum of the conditional variances so far. The inequality is for a variance known beforehand, so it is
+    used once for each doubling of it, with a share 1/((j + 1)(j + 2)) of delta for doubling j.
+    """
+    if largest == 0:
+        return np.zeros_like(variance)
+    least = largest**2
+    doubling = np.ceil(np.log2(np.maximum(np.asarray(variance) / least, 1.0)))
+    t = np.log(2 / delta) + np.log((doubling + 1) * (doubling + 2))
+    return np.asarray(np.sqrt(2 * least * 2.0**doubling * t) + 2 * largest * t / 3)
+
+
+def freedman_about(variance: float, guess: float, largest: float, delta: float) -> float:
+    """The same, and sharper where the variance comes near a guess that was made beforehand; |S| at one time.
+
+    For each of six slopes around the best one for the guess, exp(slope S - ...) has a mean of at most 1.
+    """
+    t = log(2 * 6 / delta)
+    if largest == 0:
+        return 0.0
+    slopes = sqrt(2 * t / guess) * 1.6 ** np.arange(-2.5, 3.0)
+    steps = np.minimum(slopes * largest, 50.0)
+    slopes = steps / largest
+    return float(((t + (np.expm1(steps) - steps) * variance / largest**2) / slopes).min())

@@ -1,26 +1,22 @@
-"""PopulationFit: least squares with probabilities instead of samples, in a ball, with a rule for ties."""
+"""Least squares with probabilities in place of samples: the fits that the paper's definitions speak of.
 
-from dataclasses import dataclass
+`PopulationFit` solves one regression, in a ball if there is one, with a rule for ties. `LevelErrors` is the error of
+such a fit as a function of the value V' that it bootstraps on: affine, as long as no ball binds. The definitions, the
+audit and the transfer errors are built on these two. Nothing here plays or samples.
+"""
+
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 
-from s4q.core.blocks import Array, IntArray
+from s4q.core.blocks import Array, BoolArray, IntArray
 from s4q.problems import FiniteMDP
+from s4q.problems.radius import feature_classes, largest_norm
 
 # Directions whose singular value is below this share of the block's features count as unvisited: a probability of
 # 1e-14 of the whole is below what float64 can tell from none.
 UNVISITED = 1e-7
-
-
-@final
-@dataclass(frozen=True, eq=False, slots=True)
-class _Piece:
-    """The rows of one block, and the map from targets there to coordinates along the block's axes."""
-
-    block: int
-    rows: IntArray  # (r,)
-    solver: Array  # (number of visited axes, r)
 
 
 @final
@@ -31,13 +27,15 @@ class _Axes:
     visited: Array  # (n_blocks, k, k): columns are axes; columns of 0 where there are fewer
     values: Array  # (n_blocks, k): singular values along them; 0 where there are fewer
     kernel: Array  # (n_blocks, k, k): columns are the axes with no weight
-    pieces: tuple[_Piece, ...]
+    # For each block with visited axes: the block, its rows (r,), and the map (number of visited axes, r) from targets
+    # in these rows to coordinates.
+    solvers: tuple[tuple[int, IntArray, Array], ...]
 
     @classmethod
     def of(cls, vectors: Array, rows_by_block: list[IntArray], weights: Array, basis: Array) -> "_Axes":
         """vectors (n, k), weights (n,); basis (n_blocks, k, k): columns span what may be fitted."""
         visited, kernel, values = np.zeros_like(basis), np.zeros_like(basis), np.zeros(basis.shape[:2])
-        k, pieces = vectors.shape[1], []
+        k, solvers = vectors.shape[1], []
         for block, rows in enumerate(rows_by_block):
             roots = np.sqrt(weights[rows])
             seen = roots[:, None] * (vectors[rows] @ basis[block])
@@ -49,14 +47,14 @@ class _Axes:
             # Of the rest, only what lies in the basis: combinations of its columns of 0 come out as 0.
             kernel[block, :, n_seen:] = basis[block] @ right[n_seen:].T
             if n_seen:
-                pieces.append(_Piece(block, rows, (left[: len(rows), :n_seen] / sizes[:n_seen]).T * roots))
-        return cls(visited, values, kernel, tuple(pieces))
+                solvers.append((block, rows, (left[: len(rows), :n_seen] / sizes[:n_seen]).T * roots))
+        return cls(visited, values, kernel, tuple(solvers))
 
     def coordinates(self, targets: Array) -> Array:
         """Of the shortest least-squares fit: (n_blocks, k, m) for targets (n, m)."""
         found = np.zeros((*self.values.shape, targets.shape[1]))
-        for piece in self.pieces:
-            found[piece.block, : len(piece.solver)] = piece.solver @ targets[piece.rows]
+        for block, rows, solver in self.solvers:
+            found[block, : len(solver)] = solver @ targets[rows]
         return found
 
     def in_ball(self, coordinates: Array, balls: Array) -> Array:
@@ -121,12 +119,6 @@ class PopulationFit:
             return np.asarray(self._vectors @ theta[0])
         return np.asarray(np.einsum("nk,nkm->nm", self._vectors, theta[self._blocks]))
 
-    def solve_free(self, targets: Array) -> Array:
-        """Without a ball, for many targets at once: (n_blocks, k, m) for targets (n, m); linear in them."""
-        theta = self._first.visited @ self._first.coordinates(targets)
-        rest = targets - self.predict(theta)
-        return np.asarray(theta + self._second.visited @ self._second.coordinates(rest))
-
     def solve(self, targets: Array, radius: Array | float = np.inf) -> Array:
         """theta (n_blocks, k) for targets (n,), in one ball or, radius (n_blocks,), in one ball per block.
 
@@ -136,7 +128,7 @@ class PopulationFit:
         return np.asarray(self.solve_many(targets[:, None], radius)[:, :, 0])
 
     def solve_many(self, targets: Array, radius: Array | float = np.inf) -> Array:
-        """The same for many targets (n, m): (n_blocks, k, m)."""
+        """The same for many targets (n, m): (n_blocks, k, m); without a ball it is linear in them."""
         free = self._first.coordinates(targets)
         size_sq = (free**2).sum(axis=1)
         ball = np.asarray(radius, dtype=np.float64)[..., None]
@@ -148,9 +140,92 @@ class PopulationFit:
         return np.asarray(theta + self._second.visited @ self._second.in_ball(self._second.coordinates(rest), room))
 
 
+def flat_features(mdp: FiniteMDP, h: int) -> tuple[Array, IntArray]:
+    """Features (S * A, k) and blocks (S * A,) of all pairs at level h."""
+    return mdp.features.vectors[h].reshape(-1, mdp.spec.block_dim), mdp.features.blocks[h].ravel()
+
+
+def reachable_pairs(mdp: FiniteMDP) -> BoolArray:
+    """The pairs that some policy visits, (H, S, A); terminal states left out."""
+    return np.repeat(mdp.reachable[:, :, None], mdp.n_actions, axis=2)
+
+
 def population_fit(mdp: FiniteMDP, occupancies: Array, h: int) -> PopulationFit:
     """Fits at level h under occupancies (H, S, A); targets are (S * A,)."""
-    vectors, blocks = mdp.features.vectors[h].reshape(-1, mdp.spec.block_dim), mdp.features.blocks[h].ravel()
     everywhere = np.repeat(mdp.reachable[h], mdp.n_actions).astype(np.float64)
     everywhere /= max(everywhere.sum(), 1.0)  # 0 where all episodes have ended before
-    return PopulationFit(vectors, blocks, mdp.spec.n_blocks, occupancies[h].ravel(), everywhere)
+    return PopulationFit(*flat_features(mdp, h), mdp.spec.n_blocks, occupancies[h].ravel(), everywhere)
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class LevelErrors:
+    """At one level: phi . theta - T_h V' = base + slope V', and theta = theta_base + theta_slope V'.
+
+    V' is over the states that are not terminal, in the box [low, high]; after the last level it is 0.
+    """
+
+    base: Array  # (S, A)
+    slope: Array  # (S, A, S); 0 for terminal next states
+    theta_base: Array  # (d,)
+    theta_slope: Array  # (d, S)
+
+    def at(self, values: Array) -> Array:
+        """The error for a value (S,), (S, A)."""
+        return np.asarray(self.base + self.slope @ values)
+
+    def extremes(self, low: float, high: float) -> tuple[Array, Array]:
+        """The smallest and the largest error at each pair over the box, (S, A) each."""
+        up, down = np.maximum(self.slope, 0.0).sum(axis=-1), np.minimum(self.slope, 0.0).sum(axis=-1)
+        return np.asarray(self.base + low * up + high * down), np.asarray(self.base + high * up + low * down)
+
+    def largest(self, low: float, high: float) -> float:
+        """The largest |error| at any pair over the box."""
+        lowest, highest = self.extremes(low, high)
+        return float(np.maximum(highest, -lowest).max(initial=0.0))
+
+    def largest_norm(self, low: float, high: float) -> tuple[float, float]:
+        """A lower and an upper bound on the largest |theta| over the box."""
+        return largest_norm(self.theta_base, self.theta_slope, low, high)
+
+    def never_binds(self, ball: Array, low: float, high: float) -> bool:
+        """Does theta lie in the ball (), or in the balls (n_blocks,), for every V' of the box?"""
+        if np.isinf(ball).all():
+            return True
+        shape = (ball.size, -1)
+        bases, slopes = self.theta_base.reshape(shape), self.theta_slope.reshape(*shape, self.theta_slope.shape[1])
+        largest = [largest_norm(base, slope, low, high)[1] for base, slope in zip(bases, slopes, strict=True)]
+        return bool(np.all(np.array(largest) <= ball * (1 + 1e-12)))  # an exact radius may be missed by rounding
+
+    def where(self, here: BoolArray) -> "LevelErrors":
+        """The same at some of the states only; here (S,)."""
+        return replace(self, base=self.base[here], slope=self.slope[here])
+
+    def merged(self, mdp: FiniteMDP, h: int) -> "LevelErrors":
+        """The same, with one entry of V' for all next states that no linear Q' tells apart."""
+        if h + 1 == mdp.horizon:
+            return self
+        groups = feature_classes(mdp.features, h + 1, np.ones(mdp.n_states, dtype=np.bool_))
+        one_hot = np.eye(groups.max() + 1)[groups]
+        return replace(self, slope=self.slope @ one_hot, theta_slope=self.theta_slope @ one_hot)
+
+
+def linear_errors(mdp: FiniteMDP, occupancies: Array, h: int) -> LevelErrors:
+    """The errors of fits at level h under occupancies (H, S, A), no ball."""
+    n_pairs = mdp.n_states * mdp.n_actions
+    moves = mdp.transitions[h].reshape(n_pairs, mdp.n_states)
+    ended = moves[:, mdp.terminal].sum(axis=1) * mdp.spec.ended_value(h)
+    fixed = (mdp.rewards[h] - mdp.spec.reward_min).ravel() + ended
+    slope = moves * (~mdp.terminal if h + 1 < mdp.horizon else False)
+    targets = np.concatenate([fixed[:, None], slope], axis=1)
+    fit = population_fit(mdp, occupancies, h)
+    theta = fit.solve_many(targets)
+    errors = fit.predict(theta) - targets
+    errors[np.repeat(mdp.terminal, mdp.n_actions)] = 0.0
+    pairs, thetas = errors.reshape(mdp.n_states, mdp.n_actions, -1), theta.reshape(mdp.dim, -1)
+    return LevelErrors(pairs[..., 0], pairs[..., 1:], thetas[:, 0], thetas[:, 1:])
+
+
+def errors_everywhere(mdp: FiniteMDP, h: int) -> LevelErrors:
+    """The errors at reachable pairs of fits that weigh all of these pairs alike."""
+    return linear_errors(mdp, reachable_pairs(mdp).astype(np.float64), h).where(mdp.reachable[h])

@@ -1,4 +1,8 @@
-"""Local search for the transfer error: targets level by level, policies by dynamic programs, controllers by moves."""
+"""Local search for the transfer error: targets level by level, policies by dynamic programs, controllers by moves.
+
+`transfer_errors` calls it for lower ends of brackets and builds the bounds itself. A search only ever returns what it
+has attained, never an estimate. All randomness comes from the generator that the caller passes.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,9 +11,8 @@ import numpy as np
 
 from s4q.core.blocks import Array
 from s4q.problems import FiniteMDP, planning
-from s4q.theory.level_errors import linear_errors
-from s4q.theory.population_fits import PopulationFit, population_fit
-from s4q.theory.structure import bellman_backup, errors_of_fits, gradient_of_values
+from s4q.theory.definitions import bellman_backup, errors_of_fits, gradient_of_values
+from s4q.theory.population_fits import PopulationFit, linear_errors, population_fit
 
 _AFAR = 64  # points far from the present one that a search looks at
 
@@ -71,6 +74,12 @@ def _worst_policy(mdp: FiniteMDP, errors: Array, sign: float) -> tuple[float, Ar
     return float(mdp.start @ q[0].max(axis=-1)), planning.greedy(q)
 
 
+def _best(points: Array, scores: Array) -> tuple[Array, float]:
+    """The point (row) with the highest score, and that score."""
+    place = int(scores.argmax())
+    return points[place], float(scores[place])
+
+
 class LinearTargets:
     """V'_h = max_a phi_{h+1} . theta', theta' in a ball: random starts, and local steps of a level."""
 
@@ -95,9 +104,7 @@ class LinearTargets:
         afar = self._rng.normal(size=(_AFAR, mdp.dim))
         afar *= ball * self._rng.random((_AFAR, 1)) ** 0.2 / np.linalg.norm(afar, axis=1, keepdims=True)
         tried = np.concatenate([self.theta[h + 1][None], self._inside(h + 1, afar)])
-        scores = score(self._values(h + 1, tried))
-        place = int(scores.argmax())
-        theta, best, step = tried[place], float(scores[place]), 0.5 * ball
+        (theta, best), step = _best(tried, score(self._values(h + 1, tried))), 0.5 * ball
         shares = 0.5 ** np.arange(7.0)
         while step > 1e-4 * ball:
             phi = mdp.features.level(h + 1)
@@ -108,10 +115,9 @@ class LinearTargets:
             axes = np.linalg.qr(self._rng.normal(size=(mdp.dim, mdp.dim)))[0] * step
             tried = np.concatenate([theta + shares[:, None] * (there - theta), theta + axes, theta - axes])
             tried = self._inside(h + 1, tried)
-            scores = score(self._values(h + 1, tried))
-            place = int(scores.argmax())
-            if scores[place] > best + 1e-12 * (1.0 + abs(best)):
-                theta, best = tried[place], float(scores[place])
+            found, size = _best(tried, score(self._values(h + 1, tried)))
+            if size > best + 1e-12 * (1.0 + abs(best)):
+                theta, best = found, size
             else:
                 step /= 2
         self.theta[h + 1] = theta
@@ -161,10 +167,9 @@ class AllTargets:
             if state >= 0:
                 tried = np.repeat(now[None], 5, axis=0)
                 tried[:, state] = np.linspace(low, high, 5)
-            scores = score(tried)
-            place = int(scores.argmax())
-            if scores[place] > best + 1e-12 * (1.0 + abs(best)):
-                now, best = tried[place], float(scores[place])
+            found, size = _best(tried, score(tried))
+            if size > best + 1e-12 * (1.0 + abs(best)):
+                now, best = found, size
         self._values[h] = now
 
 
