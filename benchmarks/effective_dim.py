@@ -7,7 +7,7 @@ from rich.table import Table
 
 import s4q
 from s4q.problems import FiniteMDP
-from s4q.theory import cap, effective_dims
+from s4q.theory import effective_dim_cap, effective_dims
 
 
 def sparse_problem(n_states: int = 200, n_actions: int = 4, dim: int = 20, horizon: int = 10) -> FiniteMDP:
@@ -38,7 +38,7 @@ def table() -> Table:
                 f"{ratio:.0e}",
                 f"{min(lowers):.2f}",
                 f"{max(lowers):.2f}",
-                f"{cap(20, ratio):.2f}",
+                f"{effective_dim_cap(20, ratio):.2f}",
                 f"{max(bracket.width for bracket in brackets):.4f}",
                 f"{sum(bracket.steps for bracket in brackets)}",
                 f"{seconds:.2f}",

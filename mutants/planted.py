@@ -31,8 +31,8 @@ PLANTED = [
     ),
     Fault(
         "s3q.py",
-        "held = self.cached.moments(level, self._target)",
-        "held = self.cached.moments(level, self._best)",
+        "held = self.cached.moments(level, self._next_target)",
+        "held = self.cached.moments(level, None)",
         _NESTED,
     ),
     Fault("widths.py", "np.linalg.slogdet(gram / ridge + np.eye(k))", "np.linalg.slogdet(gram + np.eye(k))"),
@@ -57,11 +57,17 @@ PLANTED = [
     ),
     Fault("main_loop.py", "whitener(gram, lam) for gram, lam in", "whitener(gram, ridge[0]) for gram, lam in", _NESTED),
     Fault(
-        "linear_q.py",
-        "return self.clipped(h, self.optimistic(h, phi, norm_sq).max(axis=1))",
-        "return self.optimistic(h, phi, norm_sq).max(axis=1)",
+        "optimism.py",
+        "return self.clipped(self.optimistic(phi, norm_sq).max(axis=1))",
+        "return self.optimistic(phi, norm_sq).max(axis=1)",
+        ("test_linear_q.py",),
     ),
-    Fault("linear_q.py", "best_actions(np, self.optimistic(h, phi))", "best_actions(np, self.q_values(h, phi))"),
+    Fault(
+        "optimism.py",
+        "best_actions(np, self.optimistic(phi))",
+        "best_actions(np, self.clipped(self.optimistic(phi)))",
+        ("test_linear_q.py",),
+    ),
     Fault("optimism.py", "xp.clip(samples - 1.0, 0.0, None) + 1.0", "samples + 1.0", _NESTED),
     Fault(
         "policy_replay.py",

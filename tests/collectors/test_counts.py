@@ -11,7 +11,7 @@ from test_episodes import explore, mixture, p_of_counts, state_q, stochastic_pol
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
-from s4q.collectors.finite.state_counts import FlowModel
+from s4q.collectors.finite.state_counts import CountModel
 from s4q.core.messages import Explore, Mixture, Regress, Regression, Visits
 from s4q.problems import FiniteMDP
 
@@ -283,13 +283,13 @@ def test_rare_heavy_features_are_found_with_few_cuts(monkeypatch: pytest.MonkeyP
     """The crossing is a single rare event: its episode number is geometric, and finding it takes order log n cuts."""
     mdp, white = rare_and_heavy()
     cuts = [0]
-    split = FlowModel.split
+    split = CountModel.split
 
     def counting(*arguments: object) -> object:
         cuts[0] += 1
         return split(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(FlowModel, "split", counting)
+    monkeypatch.setattr(CountModel, "split", counting)
     numbers = []
     for i in range(400):
         cuts[0] = 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -32,6 +32,10 @@ class Transitions:
     def concatenate(cls, pieces: Sequence["Transitions"]) -> "Transitions":
         """All steps of the pieces, in their order."""
         return cls(*(np.concatenate([getattr(piece, f.name) for piece in pieces]) for f in fields(cls)))
+
+    def rows(self, which: Any) -> "Transitions":
+        """Some of the steps, chosen by an index of numpy."""
+        return Transitions(*(getattr(self, f.name)[which] for f in fields(self)))
 
     def targets(self, spec: Spec, level: int, target: QLevel | None, norm_sq: Array | None = None) -> Array:
         """y = r + max_a' Qtar(s', a'), (n,), for a fit of `level`. An ended episode is worth a known constant.

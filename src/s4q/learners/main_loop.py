@@ -83,7 +83,7 @@ class MainLoop:
         self.phase = phase
         self.q = q
         self.ridge = ridge
-        self.cov_ref = cov_ref  # raw: the ridge is added on use  # [Alg2:CovRef]
+        self.cov_ref = cov_ref  # without the ridge
         self.residuals = residuals
         if whiteners is None:
             # Pooled steps have one Gram matrix; the trigger then takes the ridge of the first level.

@@ -290,7 +290,7 @@ class S4Q:
         n_replayed = self.memory.n_episodes
         scale = n_replayed / max(s3q.n_fitted, 1)
         grams = s3q.grams
-        cov_ref = scale * grams
+        cov_ref = scale * grams  # raw: the ridge is added on use  # [Alg2:CovRef]
         if self.cache.n_episodes:
             cov_ref = cov_ref + np.stack([self.cache.gram(h) for h in range(len(grams))])
         self._next_id = s3q.next_id

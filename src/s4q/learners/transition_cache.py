@@ -199,7 +199,7 @@ class _Shelf:
             self.steps.weights[self._rows[places[~new]]] += counts[~new]
         if new.any():
             order = np.argsort(first[new])  # appended in the order of their coming
-            fresh = Transitions(*(getattr(steps, f.name)[first[new][order]] for f in fields(steps)))
+            fresh = steps.rows(first[new][order])
             fresh.weights[:] = counts[new][order]
             rows = np.empty(len(order), dtype=np.int64)
             rows[order] = len(self._rows) + np.arange(len(order))

@@ -1,4 +1,7 @@
-"""The array module of the batch engine, and the few things that no array standard has: dice and counting."""
+"""The array module of the batch engine, and the few things that no array standard has: random draws and counting.
+
+Another module (CuPy, PyTorch, JAX) is an object with the methods of `Arrays`. numpy is the default.
+"""
 
 from typing import Any, Protocol, final
 
@@ -13,7 +16,7 @@ class Arrays(Protocol):
     @property
     def xp(self) -> Any: ...
     def generator(self, sequence: np.random.SeedSequence) -> Any:
-        """Dice for simulators of this module."""
+        """A random generator for simulators of this module."""
         ...
 
     def uniform(self, rng: Any, n: int) -> Any:

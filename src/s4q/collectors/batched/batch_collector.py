@@ -1,14 +1,17 @@
-"""BatchCollector: array simulators, all episodes of a shard at once."""
+"""BatchCollector: array simulators, all episodes of a shard at once.
+
+A shard is played level by level by `Rollout`, and its sums are a few matrix products. What was played beyond the
+first crossing episode of an Explore is left out.
+"""
 
 from collections.abc import Iterator
-from dataclasses import fields
 from math import inf
 from typing import Any, final
 
 import numpy as np
 
 from s4q.collectors.batched.array_backends import Arrays, NumpyArrays
-from s4q.collectors.batched.feature_backends import FeatureLens, Lens, TableLens
+from s4q.collectors.batched.feature_backends import FeatureBackend, MapBackend, TableBackend
 from s4q.collectors.batched.rollout import BatchedEnv, Group, LevelStep, Rollout
 from s4q.collectors.sharding import ShardedCollector, address, fixed_shards
 from s4q.core.blocks import Array, IntArray
@@ -42,11 +45,17 @@ _MOST_CELLS = 2**24  # numbers in a table of features at most
 class BatchCollector(ShardedCollector):
     """Answers requests with an array simulator: synchronous levels, matrix products, sums.
 
-    env: a BatchedEnv. features: of its states. Where the simulator has finitely many
-    states (`n_states`) greedy actions are tabulated once per policy and visits counted. A mixture is drawn as one
-    multinomial per shard: the first episodes play the first policy, and so on, which changes no sum's law. An Explore
-    ends with exactly the first crossing episode; what the batch played beyond it is left out. arrays: the array
-    module.
+    Where the simulator has finitely many states (`n_states`), greedy actions are tabulated once per policy and visits
+    are counted. A mixture is drawn as one multinomial per shard: the first episodes play the first policy, and so on,
+    which changes no sum's law.
+
+    Args:
+        env: A BatchedEnv.
+        features: Features of its states.
+        spec: The problem: horizon, sizes and the declared reward range.
+        seed: The same seed gives the same answers. 0 by default.
+        batch_size: Episodes played side by side.
+        arrays: The array module; None (default) means numpy.
 
     >>> from s4q import problems
     >>> from s4q.collectors import FiniteBatch
@@ -80,8 +89,8 @@ class BatchCollector(ShardedCollector):
         self.env, self.spec, self.seed = env, spec, seed
         self._batch_size = batch_size
         self._arrays = NumpyArrays() if arrays is None else arrays
-        self._lens = _lens(env, features, spec, self._arrays)
-        self._rollout = Rollout(env, self._lens, spec, self._arrays)
+        self._backend = _backend(env, features, spec, self._arrays)
+        self._rollout = Rollout(env, self._backend, spec, self._arrays)
 
     @property
     def mdp(self) -> FiniteMDP | None:
@@ -123,7 +132,7 @@ class BatchCollector(ShardedCollector):
         for step in self._rollout.steps(self._arrays.generator(for_env), groups, last, look_after, first):
             n_steps += step.rows.shape[0]
             if step.h >= first:
-                moments = moments + self._lens.moments(step.h, step.sample, self._targets(request, step))
+                moments = moments + self._backend.moments(step.h, step.sample, self._targets(request, step))
         return Regression(moments, per_policy, n_steps)
 
     def _targets(self, request: Regress, step: LevelStep) -> Any:
@@ -133,7 +142,7 @@ class BatchCollector(ShardedCollector):
         if step.after is None or target is None:
             values = xp.zeros_like(step.going, dtype=rewards.dtype)
         else:
-            values = self._lens.best(target, step.after, min(step.h + 1, spec.horizon - 1)).values
+            values = self._backend.best(target, step.after, min(step.h + 1, spec.horizon - 1)).values
             if target.clip != (-inf, inf):
                 values = xp.clip(values, *target.clip)
         if step.going.shape[0] == step.rows.shape[0]:
@@ -143,7 +152,7 @@ class BatchCollector(ShardedCollector):
         return rewards + spread
 
     def _explore(self, request: Explore, shard: Shard, start: Array) -> Visits:
-        spec, lens, to_numpy, n = self.spec, self._lens, self._arrays.to_numpy, shard.n_episodes
+        spec, backend, to_numpy, n = self.spec, self._backend, self._arrays.to_numpy, shard.n_episodes
         n_kept = max(0, request.done + request.keep - shard.index)
         rng, groups = self._arrays.generator(self._seeds(request, shard)[1]), [Group(request.policy, 0, n)]
         added, returns = np.zeros((n, spec.horizon)), np.full(n, -spec.horizon * spec.reward_min)
@@ -154,7 +163,7 @@ class BatchCollector(ShardedCollector):
         for step in self._rollout.steps(rng, groups, spec.horizon, look_after=n_kept > 0):
             here = to_numpy(step.rows)
             known = step.best.norms_sq if step.best is not None and _one_metric(request, step.h) else None
-            norms = lens.norms_sq(step.h, request.whitener, step.sample) if known is None else known
+            norms = backend.norms_sq(step.h, request.whitener, step.sample) if known is None else known
             added[here, step.h] = to_numpy(norms)
             returns[here] += to_numpy(step.rewards)
             rows.append(here)
@@ -168,8 +177,8 @@ class BatchCollector(ShardedCollector):
         counts = [int(np.searchsorted(here, cut)) for here in rows]
         grams = np.zeros((spec.horizon, *spec.gram_shape))
         for h, (sample, count) in enumerate(zip(samples, counts, strict=True)):
-            grams[h] = lens.gram(h, lens.first(sample, count))
-        trimmed = [_first_steps(part, count) for part, count in zip(kept, counts, strict=False)]
+            grams[h] = backend.gram(h, backend.first(sample, count))
+        trimmed = [part.rows(slice(count)) for part, count in zip(kept, counts, strict=False)]
         return Visits(
             grams=grams.sum(axis=0, keepdims=True) if request.pool else grams,
             progress=progress[cut - 1],
@@ -198,13 +207,14 @@ class BatchCollector(ShardedCollector):
     def _transitions(self, step: LevelStep, n: int) -> Transitions:
         """The first n rows of a step, as features in numpy."""
         spec, to_numpy = self.spec, self._arrays.to_numpy
-        vectors, blocks = self._lens.chosen(step.h, self._lens.first(step.sample, n))
+        vectors, blocks = self._backend.chosen(step.h, self._backend.first(step.sample, n))
         after = np.zeros((n, spec.n_actions, spec.block_dim))
         after_blocks = np.zeros((n, spec.n_actions), dtype=np.int64)
         going = to_numpy(step.going)
         going = going[: int(np.searchsorted(going, n))]
         if len(going):
-            phi = self._lens.phi(min(step.h + 1, spec.horizon - 1), self._lens.part(step.after, slice(len(going))))
+            arrived = self._backend.part(step.after, slice(len(going)))
+            phi = self._backend.phi(min(step.h + 1, spec.horizon - 1), arrived)
             after[going], after_blocks[going] = phi.vectors, phi.blocks
         rewards = to_numpy(step.rewards)[:n] - spec.reward_min
         ended, once = to_numpy(step.ended)[:n], np.ones(n, dtype=np.int64)
@@ -215,10 +225,6 @@ def _one_metric(request: Explore, h: int) -> bool:
     """True if the bonus at level h measures features as the progress does. Norms need not be computed again then."""
     whitener = request.policy.levels[h].whitener if isinstance(request.policy, LinearQ) else None
     return whitener is not None and np.array_equal(whitener, request.whitener[0 if request.pool else h])
-
-
-def _first_steps(steps: Transitions, n: int) -> Transitions:
-    return Transitions(*(getattr(steps, field.name)[:n] for field in fields(steps)))
 
 
 def _first_crossing(request: Explore, shard: Shard, progress: Array) -> int:
@@ -239,9 +245,9 @@ def _require_simulator(env: object) -> None:
             raise ValueError(f"env must be a BatchedEnv: start(n, rng), step(h, states, actions, rng); got {env!r}")
 
 
-def _lens(env: BatchedEnv, features: FeatureMap, spec: Spec, arrays: Arrays) -> Lens:
+def _backend(env: BatchedEnv, features: FeatureMap, spec: Spec, arrays: Arrays) -> FeatureBackend:
     n_states = getattr(env, "n_states", None)
     cells = spec.horizon * spec.n_actions * spec.block_dim * (n_states or 0)
     if isinstance(n_states, int) and (isinstance(features, TableFeatures) or cells <= _MOST_CELLS):
-        return TableLens(TableFeatures.tabulated(features, spec.horizon, n_states), arrays)
-    return FeatureLens(features, spec, arrays)
+        return TableBackend(TableFeatures.tabulated(features, spec.horizon, n_states), arrays)
+    return MapBackend(features, spec, arrays)

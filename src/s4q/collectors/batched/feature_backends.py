@@ -1,6 +1,7 @@
-"""Lenses: what the batch engine sees of states. Features of any kind, or rows of a table where states are few.
+"""Feature back ends: what the batch engine keeps of states. Features of any kind, or rows of a table.
 
-A sight is what a lens keeps of a batch of states at one level; a sample is a sight with the actions taken.
+`Rollout` and `BatchCollector` call them. A batch is what a back end keeps of the states at one level. A sample is a
+batch with the actions taken. Arrays are those of the engine's module; Moments and Gram matrices are numpy's.
 """
 
 from collections.abc import Sequence
@@ -32,20 +33,20 @@ class Best:
     norms_sq: Any | None = None  # (n,): in the metric of the bonus, where they came up; None: they did not
 
 
-class Lens(Protocol):
-    """See the module's first lines. Arrays are those of the engine's module; moments and Grams are numpy's."""
+class FeatureBackend(Protocol):
+    """Features of batches of states, as the engine needs them; see the module docstring."""
 
-    def sight(self, h: int, states: Any) -> Any: ...
-    def part(self, sight: Any, rows: slice) -> Any: ...
-    def best(self, level: QLevel, sight: Any, seen_at: int) -> Best:
+    def batch(self, h: int, states: Any) -> Any: ...
+    def part(self, batch: Any, rows: slice) -> Any: ...
+    def best(self, level: QLevel, batch: Any, seen_at: int) -> Best:
         """What a level of Q chooses on the features of level `seen_at`."""
         ...
 
-    def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
+    def probabilities(self, h: int, policy: Policy, batch: Any, states: Any) -> Array:
         """(n, n_actions), of any other policy, in numpy."""
         ...
 
-    def sample(self, sight: Any, actions: Any) -> Any: ...
+    def sample(self, batch: Any, actions: Any) -> Any: ...
     def first(self, sample: Any, n: int) -> Any: ...
     def norms_sq(self, h: int, whitener: Array, sample: Any) -> Any: ...
     def gram(self, h: int, sample: Any) -> Array: ...
@@ -54,14 +55,17 @@ class Lens(Protocol):
         """Vectors (n, k) and blocks (n,) of a sample, in numpy."""
         ...
 
-    def phi(self, h: int, sight: Any) -> Phi:
-        """Features of a sight for every action, in numpy."""
+    def phi(self, h: int, batch: Any) -> Phi:
+        """Features of a batch for every action, in numpy."""
         ...
 
 
 @final
-class FeatureLens:
-    """Any feature map: a sight is (vectors, blocks), a sample is those of the actions taken."""
+class MapBackend:
+    """Any feature map: a batch is (vectors, blocks), a sample is those of the actions taken.
+
+    vectors (n, n_actions, k), or (n, 1, k) where all actions of a state have the same vector; blocks (n, n_actions).
+    """
 
     def __init__(self, features: FeatureMap, spec: Spec, arrays: Arrays) -> None:
         self._features, self._spec, self._arrays = features, spec, arrays
@@ -70,7 +74,7 @@ class FeatureLens:
         self._whiteners: Memo[Array, tuple[Any, bool]] = Memo(self._whitener, size=2)
         self._one_vector = bool(getattr(features, "same_for_all_actions", False))
 
-    def sight(self, h: int, states: Any) -> tuple[Any, Any]:
+    def batch(self, h: int, states: Any) -> tuple[Any, Any]:
         xp, spec = self._arrays.xp, self._spec
         phi = self._features(h, states)
         vectors, blocks = phi.vectors, phi.blocks
@@ -94,12 +98,12 @@ class FeatureLens:
             )
         return vectors, blocks
 
-    def part(self, sight: Any, rows: slice) -> tuple[Any, Any]:
-        return sight[0][rows], sight[1][rows]
+    def part(self, batch: Any, rows: slice) -> tuple[Any, Any]:
+        return batch[0][rows], batch[1][rows]
 
-    def best(self, level: QLevel, sight: Any, seen_at: int) -> Best:
+    def best(self, level: QLevel, batch: Any, seen_at: int) -> Best:
         del seen_at
-        xp, (vectors, blocks) = self._arrays.xp, sight
+        xp, (vectors, blocks) = self._arrays.xp, batch
         (n, n_actions), k = blocks.shape, vectors.shape[2]
         size = -(-n // max(1, n * n_actions // max(_ROWS, _CHUNK // k)))  # equal pieces, none smaller than that
         level, lower = self._levels(level)
@@ -114,11 +118,11 @@ class FeatureLens:
         norms_of_all = None if level.whitener is None else xp.concat(norms, axis=0)
         return Best(actions, best, _picked(xp, norms_of_all, xp.arange(n) * n_actions + actions))
 
-    def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
-        return np.asarray(policy.probabilities(h, self._arrays.to_numpy(states), self.phi(h, sight)))
+    def probabilities(self, h: int, policy: Policy, batch: Any, states: Any) -> Array:
+        return np.asarray(policy.probabilities(h, self._arrays.to_numpy(states), self.phi(h, batch)))
 
-    def sample(self, sight: Any, actions: Any) -> tuple[Any, Any]:
-        xp, (vectors, blocks) = self._arrays.xp, sight
+    def sample(self, batch: Any, actions: Any) -> tuple[Any, Any]:
+        xp, (vectors, blocks) = self._arrays.xp, batch
         n, n_actions = blocks.shape
         rows = xp.arange(n) * n_actions + actions
         taken = xp.take(xp.reshape(blocks, (-1,)), rows, axis=0)
@@ -174,9 +178,9 @@ class FeatureLens:
         del h
         return self._arrays.to_numpy(sample[0]), self._arrays.to_numpy(sample[1])
 
-    def phi(self, h: int, sight: Any) -> Phi:
+    def phi(self, h: int, batch: Any) -> Phi:
         del h
-        vectors, blocks = self._arrays.to_numpy(sight[0]), self._arrays.to_numpy(sight[1])
+        vectors, blocks = self._arrays.to_numpy(batch[0]), self._arrays.to_numpy(batch[1])
         return Phi(np.broadcast_to(vectors, (*blocks.shape, vectors.shape[2])), blocks)
 
     def _whitener(self, host: Array) -> tuple[Any, bool]:
@@ -195,8 +199,8 @@ class FeatureLens:
 
 
 @final
-class TableLens:
-    """Finitely many states: a sight is the states, a sample the pairs. Greedy actions are tabulated once per policy."""
+class TableBackend:
+    """Finitely many states: a batch is the states, a sample the pairs. Greedy actions are tabulated once per level."""
 
     def __init__(self, table: TableFeatures, arrays: Arrays) -> None:
         self._table, self._arrays = table, arrays
@@ -204,14 +208,14 @@ class TableLens:
         self._best: Memo[QLevel, dict[int, tuple[Any, Any]]] = Memo(lambda _: {}, size=256 * len(table.vectors))
         self._norms: Memo[Array, Any] = Memo(self._norms_of, size=2)
 
-    def sight(self, h: int, states: Any) -> Any:
+    def batch(self, h: int, states: Any) -> Any:
         del h
         return states
 
-    def part(self, sight: Any, rows: slice) -> Any:
-        return sight[rows]
+    def part(self, batch: Any, rows: slice) -> Any:
+        return batch[rows]
 
-    def best(self, level: QLevel, sight: Any, seen_at: int) -> Best:
+    def best(self, level: QLevel, batch: Any, seen_at: int) -> Best:
         known, key = self._best(level), 0 if self._stationary else seen_at
         if key not in known:
             table, put = level.optimistic(self._table.level(seen_at)), self._arrays.from_numpy
@@ -219,15 +223,15 @@ class TableLens:
             known[key] = put(actions), put(values)
         actions, values = known[key]
         take = self._arrays.xp.take
-        return Best(take(actions, sight, axis=0), take(values, sight, axis=0))
+        return Best(take(actions, batch, axis=0), take(values, batch, axis=0))
 
-    def probabilities(self, h: int, policy: Policy, sight: Any, states: Any) -> Array:
+    def probabilities(self, h: int, policy: Policy, batch: Any, states: Any) -> Array:
         del states
         everywhere = policy.probabilities(h, np.arange(self._table.vectors.shape[1]), self._table.level(h))
-        return np.asarray(np.take(np.asarray(everywhere), self._arrays.to_numpy(sight), axis=0))
+        return np.asarray(np.take(np.asarray(everywhere), self._arrays.to_numpy(batch), axis=0))
 
-    def sample(self, sight: Any, actions: Any) -> Any:
-        return sight * self._n_actions + actions
+    def sample(self, batch: Any, actions: Any) -> Any:
+        return batch * self._n_actions + actions
 
     def first(self, sample: Any, n: int) -> Any:
         return sample[:n]
@@ -255,8 +259,8 @@ class TableLens:
         pairs = self._arrays.to_numpy(sample)
         return vectors[pairs], blocks[pairs]
 
-    def phi(self, h: int, sight: Any) -> Phi:
-        return self._table(h, self._arrays.to_numpy(sight))
+    def phi(self, h: int, batch: Any) -> Phi:
+        return self._table(h, self._arrays.to_numpy(batch))
 
     def _pairs(self, h: int) -> tuple[Array, IntArray]:
         """Vectors (S * A, k) and blocks (S * A,) of all pairs."""

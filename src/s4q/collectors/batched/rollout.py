@@ -1,4 +1,7 @@
-"""The batch engine: all episodes of a shard, level by level, so that the work is a few large matrix products."""
+"""The batch engine: all episodes of a shard, level by level, so that the work is a few large matrix products.
+
+BatchCollector calls it and adds up what it yields. It draws actions and checks rewards; it knows no request.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from s4q.collectors.batched.array_backends import Arrays
-from s4q.collectors.batched.feature_backends import Best, Lens
+from s4q.collectors.batched.feature_backends import Best, FeatureBackend
 from s4q.collectors.draws import cumulative
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Spec
@@ -50,55 +53,60 @@ class LevelStep:
 
     h: int
     rows: Any  # (m,): which episodes, ascending
-    sample: Any  # features of the actions taken, as the lens has them; None before the first level asked for
+    sample: Any  # features of the actions taken, as the backend has them; None before the first level asked for
     best: Best | None  # what a LinearQ chose, and why; None for any other policy
     rewards: Any  # (m,), the user's units
     ended: Any  # (m,)
     going: Any  # which of the m go on
-    after: Any | None  # sight of the states those arrived in
+    after: Any | None  # the states those arrived in, as a batch of the back end
 
 
 @final
 class Rollout:
     """Plays batches of episodes of one simulator."""
 
-    def __init__(self, env: BatchedEnv, lens: Lens, spec: Spec, arrays: Arrays) -> None:
-        self._env, self._lens, self._spec, self._arrays = env, lens, spec, arrays
+    def __init__(self, env: BatchedEnv, backend: FeatureBackend, spec: Spec, arrays: Arrays) -> None:
+        self._env, self._backend, self._spec, self._arrays = env, backend, spec, arrays
         self._slack = _REWARD_SLACK * max(abs(spec.reward_min), abs(spec.reward_max), 1.0)
 
     def steps(
         self, rng: Any, groups: list[Group], last: int, look_after: bool, sample_from: int = 0
     ) -> Iterator[LevelStep]:
-        """Up to `last` steps of each episode. look_after: is the sight after the last step needed?
+        """Up to `last` steps of each episode, all episodes side by side.
 
-        sample_from: the first level whose sample is wanted.
+        Args:
+            rng: Generator of the engine's module.
+            groups: Which episodes play which policy.
+            last: Number of steps after which an episode is left.
+            look_after: True if the states after the last step are needed too.
+            sample_from: The first level whose sample is wanted.
         """
-        xp, lens = self._arrays.xp, self._lens
+        xp, backend = self._arrays.xp, self._backend
         n = groups[-1].end
         rows, states = xp.arange(n), self._env.start(n, rng)
-        sight = lens.sight(0, states)
+        batch = backend.batch(0, states)
         for h in range(last):
-            actions, best = self._act(h, rng, groups, rows, sight, states)
+            actions, best = self._act(h, rng, groups, rows, batch, states)
             rewards, states, ended = self._env.step(h, states, actions, rng)
             rewards = self._checked(h, rows, rewards)
-            sample = lens.sample(sight, actions) if h >= sample_from else None
+            sample = backend.sample(batch, actions) if h >= sample_from else None
             going = xp.nonzero(~ended)[0]
             if going.shape[0] < rows.shape[0]:
                 states = xp.take(states, going, axis=0)
             seen = going.shape[0] > 0 and (h + 1 < last or look_after)
             # Pooled steps are samples for every level, so the last one has an "after" too.
-            sight = lens.sight(min(h + 1, self._spec.horizon - 1), states) if seen else None
-            yield LevelStep(h, rows, sample, best, rewards, ended, going, sight)
+            batch = backend.batch(min(h + 1, self._spec.horizon - 1), states) if seen else None
+            yield LevelStep(h, rows, sample, best, rewards, ended, going, batch)
             if going.shape[0] == 0:
                 return
             if going.shape[0] < rows.shape[0]:
                 rows = xp.take(rows, going, axis=0)
 
     def _act(
-        self, h: int, rng: Any, groups: list[Group], rows: Any, sight: Any, states: Any
+        self, h: int, rng: Any, groups: list[Group], rows: Any, batch: Any, states: Any
     ) -> tuple[Any, Best | None]:
         """Actions (m,), and of a single LinearQ all it knows of them; each group asks its own policy."""
-        xp, lens = self._arrays.xp, self._lens
+        xp, backend = self._arrays.xp, self._backend
         m = rows.shape[0]
         if len(groups) == 1:
             edges = [0, m]
@@ -111,21 +119,21 @@ class Rollout:
             if first == end:
                 continue
             part = slice(first, end)
-            here = sight if end - first == m else lens.part(sight, part)
+            here = batch if end - first == m else backend.part(batch, part)
             if isinstance(group.policy, LinearQ):
-                best = lens.best(group.policy.levels[h], here, seen_at=h)
+                best = backend.best(group.policy.levels[h], here, seen_at=h)
                 actions.append(best.actions)
             else:
                 actions.append(self._draw(h, rng, group.policy, here, states[part]))
         return (actions[0], best) if len(actions) == 1 else (xp.concat(actions), None)
 
-    def _draw(self, h: int, rng: Any, policy: Policy, sight: Any, states: Any) -> Any:
-        chances = self._lens.probabilities(h, policy, sight, states)
+    def _draw(self, h: int, rng: Any, policy: Policy, batch: Any, states: Any) -> Any:
+        chances = self._backend.probabilities(h, policy, batch, states)
         name = "policy.probabilities(h, states, phi)"
         require_shape(name, chances, (states.shape[0], self._spec.n_actions), "(n, n_actions)")
         require_probabilities(name, chances)
-        dice = self._arrays.to_numpy(self._arrays.uniform(rng, len(chances)))
-        return self._arrays.from_numpy((cumulative(chances) <= dice[:, None]).sum(axis=1))
+        draws = self._arrays.to_numpy(self._arrays.uniform(rng, len(chances)))
+        return self._arrays.from_numpy((cumulative(chances) <= draws[:, None]).sum(axis=1))
 
     def _checked(self, h: int, rows: Any, rewards: Any) -> Any:
         """Rewards in the declared range; rounding is forgiven."""

@@ -1,8 +1,8 @@
 """CountCollector: a FiniteMDP answered by drawing counts instead of playing episodes, at a cost of order log n.
 
 Episodes of one policy are exchangeable and their steps Markov, so the number that goes through each (level, state,
-action, next state, reward) is a chain of multinomials. Sums over episodes are sums over counts: the law of every
-answer is that of playing.
+action, next state, reward) is a chain of multinomials. Sums over episodes are sums over counts. The law of every
+answer is that of playing, which `EpisodeCollector` does and tests compare with.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 
 from s4q.collectors.draws import Outcomes
-from s4q.collectors.finite.state_counts import Flow, FlowModel
+from s4q.collectors.finite.state_counts import CountModel, EpisodeCounts
 from s4q.collectors.sharding import ShardedCollector, generator
 from s4q.core.blocks import Array, IntArray
 from s4q.core.identity_cache import Memo
@@ -40,6 +40,10 @@ from s4q.problems import FiniteMDP
 class CountCollector(ShardedCollector):
     """Answers requests about a FiniteMDP by drawing counts: exact in law, at a cost of order log n at most.
 
+    Args:
+        mdp: The problem.
+        seed: The same seed gives the same answers. 0 by default.
+
     >>> from s4q import problems
     >>> from s4q.core.messages import UniformPolicy
     >>> mdp = problems.chain()
@@ -53,7 +57,7 @@ class CountCollector(ShardedCollector):
             raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
         require_count("seed", seed, "an address in SeedSequence", at_least=0)
         self.mdp, self.spec, self.seed = mdp, mdp.spec, seed
-        self._model = FlowModel(mdp)
+        self._model = CountModel(mdp)
         self._norms: Memo[Array, Array] = Memo(mdp.features.norms_sq, size=2)
 
     def shards(self, request: Request) -> Iterator[Shard]:
@@ -122,11 +126,11 @@ class CountCollector(ShardedCollector):
         model, (n_policies, _, n_states, n_actions) = self._model, tables.shape
         counted: list[IntArray] = []
         n_steps = 0
-        inflow = model.starts(rng, n)
+        arriving = model.starts(rng, n)
         for h in range(sampled.stop):
             acts = Outcomes.of(tables[:, h].reshape(-1, n_actions))
-            here = np.flatnonzero(inflow)
-            counts = acts.draw(rng, here, inflow.ravel()[here])
+            here = np.flatnonzero(arriving)
+            counts = acts.draw(rng, here, arriving.ravel()[here])
             row, column = np.nonzero(counts)
             pairs = (here[row] % n_states) * n_actions + acts.index[here[row], column]
             n_steps += int(counts.sum())
@@ -135,17 +139,17 @@ class CountCollector(ShardedCollector):
             if h in sampled:
                 counted.append(np.zeros((model.n_pairs, model.n_outcomes), dtype=np.int64))
                 np.add.at(counted[-1], pairs, drawn)
-            inflow = np.zeros((n_policies, n_states), dtype=np.int64)
+            arriving = np.zeros((n_policies, n_states), dtype=np.int64)
             arrived = law.index[model.row(h, pairs)] % n_states
-            np.add.at(inflow, ((here[row] // n_states)[:, None], arrived), drawn)
-            inflow[:, self.mdp.terminal] = 0
+            np.add.at(arriving, ((here[row] // n_states)[:, None], arrived), drawn)
+            arriving[:, self.mdp.terminal] = 0
         return counted, n_steps
 
     def _explore(self, request: Explore, shard: Shard, start: Array) -> Visits:
         rng, model = self._generator(request, shard), self._model
         norms = self._norms(request.whitener)
-        flow = model.draw(rng, self.mdp.policy_table(request.policy), shard.n_episodes)
-        done = self._until_crossing(rng, request, flow, norms, start, shard.index)
+        drawn = model.draw(rng, self.mdp.policy_table(request.policy), shard.n_episodes)
+        done = self._until_crossing(rng, request, drawn, norms, start, shard.index)
         grams = [
             gram_of(vectors.reshape(model.n_pairs, -1), blocks.ravel(), self.mdp.spec.n_blocks, taken.ravel())
             for vectors, blocks, taken in zip(
@@ -166,25 +170,25 @@ class CountCollector(ShardedCollector):
 
     def _evaluate(self, request: Evaluate, shard: Shard) -> Returns:
         rng, model = self._generator(request, shard), self._model
-        flow = model.draw(rng, self.mdp.policy_table(request.policy), shard.n_episodes)
+        drawn = model.draw(rng, self.mdp.policy_table(request.policy), shard.n_episodes)
         return Returns(
-            n_episodes=flow.n_episodes,
-            return_sum=model.return_sum(flow),
+            n_episodes=drawn.n_episodes,
+            return_sum=model.return_sum(drawn),
             return_sum_sq=None,  # counts do not know which steps belong to one episode
-            start_value_sum=self._start_values(request.policy, flow),
-            n_steps=int(flow.taken.sum()),
+            start_value_sum=self._start_values(request.policy, drawn),
+            n_steps=int(drawn.taken.sum()),
         )
 
     def _until_crossing(
-        self, rng: np.random.Generator, request: Explore, flow: Flow, norms: Array, start: Array, n: int
-    ) -> Flow:
-        """The part of a flow up to and including the first crossing episode; all of it if there is none.
+        self, rng: np.random.Generator, request: Explore, drawn: EpisodeCounts, norms: Array, start: Array, n: int
+    ) -> EpisodeCounts:
+        """The drawn episodes up to and including the first crossing one; all of them if none crosses.
 
-        A piece that stays below the threshold as a whole is taken whole; any other is cut in two. n episodes came
+        A piece that stays below the threshold as a whole is taken whole. Any other is cut in two. n episodes came
         before, with progress `start`.
         """
-        taken = flow - flow
-        stack = [flow]
+        taken = drawn - drawn
+        stack = [drawn]
         while stack:
             piece = stack.pop()
             progress = start + _progress(taken + piece, norms, request.pool)
@@ -197,9 +201,9 @@ class CountCollector(ShardedCollector):
                 stack += [rest, first]
         return taken
 
-    def _kept(self, flow: Flow) -> Transitions:
+    def _kept(self, drawn: EpisodeCounts) -> Transitions:
         levels = range(self.mdp.horizon)
-        return Transitions.concatenate([self._model.transitions(h, flow.outcomes[h]) for h in levels])
+        return Transitions.concatenate([self._model.transitions(h, drawn.outcomes[h]) for h in levels])
 
     def _surely_below(self, request: Explore) -> int:
         """Episodes that cannot reach the threshold even if each took the longest features of every level."""
@@ -210,13 +214,13 @@ class CountCollector(ShardedCollector):
             episodes = np.where(fastest > 0, room / fastest, inf).min()
         return request.n_episodes if episodes >= request.n_episodes else max(0, ceil(episodes) - 1)
 
-    def _start_values(self, policy: Policy, flow: Flow) -> float | None:
+    def _start_values(self, policy: Policy, drawn: EpisodeCounts) -> float | None:
         if not isinstance(policy, LinearQ):
             return None
-        return float(flow.starts @ policy.value(0, self.mdp.features.level(0)))
+        return float(drawn.starts @ policy.value(0, self.mdp.features.level(0)))
 
 
-def _progress(flow: Flow, norms: Array, pool: bool) -> Array:
-    """Sums of |phi|^2 over the episodes of a flow: (H,), or (1,) with pool."""
-    sums = (flow.taken * norms).sum(axis=(1, 2))
+def _progress(drawn: EpisodeCounts, norms: Array, pool: bool) -> Array:
+    """Sums of |phi|^2 over the drawn episodes: (H,), or (1,) with pool."""
+    sums = (drawn.taken * norms).sum(axis=(1, 2))
     return np.asarray(sums.sum(keepdims=True) if pool else sums)

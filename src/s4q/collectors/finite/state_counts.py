@@ -1,7 +1,12 @@
-"""Flows: how many episodes go through each (level, state, action, outcome), without playing any of them."""
+"""Counts of episodes: how many go through each (level, state, action, outcome), without playing any of them.
 
-from dataclasses import dataclass
-from typing import final
+CountCollector draws them, and cuts them in two where an Explore has to stop. Nothing here knows a request.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from operator import add, sub
+from typing import Any, final
 
 import numpy as np
 
@@ -13,7 +18,7 @@ from s4q.problems import FiniteMDP
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
-class Flow:
+class EpisodeCounts:
     """Counts of a number of episodes; `+` and `-` add and take away episodes."""
 
     n_episodes: int
@@ -21,25 +26,18 @@ class Flow:
     taken: IntArray  # (H, S, A)
     outcomes: IntArray  # (H, S, A, O)
 
-    def __add__(self, other: "Flow") -> "Flow":
-        return Flow(
-            self.n_episodes + other.n_episodes,
-            self.starts + other.starts,
-            self.taken + other.taken,
-            self.outcomes + other.outcomes,
-        )
+    def __add__(self, other: "EpisodeCounts") -> "EpisodeCounts":
+        return self._combined(other, add)
 
-    def __sub__(self, other: "Flow") -> "Flow":
-        return Flow(
-            self.n_episodes - other.n_episodes,
-            self.starts - other.starts,
-            self.taken - other.taken,
-            self.outcomes - other.outcomes,
-        )
+    def __sub__(self, other: "EpisodeCounts") -> "EpisodeCounts":
+        return self._combined(other, sub)
+
+    def _combined(self, other: "EpisodeCounts", combine: Callable[[Any, Any], Any]) -> "EpisodeCounts":
+        return EpisodeCounts(*(combine(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
 
 
 @final
-class FlowModel:
+class CountModel:
     """The laws of a FiniteMDP as outcome tables. An outcome of (h, s, a) is a next state and a reward."""
 
     def __init__(self, mdp: FiniteMDP) -> None:
@@ -73,44 +71,44 @@ class FlowModel:
         states[:, self._start.index[0]] = counts
         return states
 
-    def draw(self, rng: np.random.Generator, policy: Array, n: int) -> Flow:
-        """The flow of n episodes of a policy (H, S, A)."""
+    def draw(self, rng: np.random.Generator, policy: Array, n: int) -> EpisodeCounts:
+        """Counts of n episodes of a policy (H, S, A)."""
         horizon, n_states, n_actions = policy.shape
         acts = Outcomes.of(policy.reshape(-1, n_actions))
         starts = self.starts(rng, np.array([n]))[0]
         taken = np.zeros((horizon, self.n_pairs), dtype=np.int64)
         outcomes = np.zeros((horizon, self.n_pairs, self.n_outcomes), dtype=np.int64)
-        inflow = starts
+        arriving = starts
         for h in range(horizon):
-            here = np.flatnonzero(inflow)
-            counts = acts.draw(rng, h * n_states + here, inflow[here])
+            here = np.flatnonzero(arriving)
+            counts = acts.draw(rng, h * n_states + here, arriving[here])
             np.add.at(taken[h], here[:, None] * n_actions + acts.index[h * n_states + here], counts)
             pairs = np.flatnonzero(taken[h])
             outcomes[h, pairs] = self.outcomes.draw(rng, self.row(h, pairs), taken[h, pairs])
-            inflow = self._inflow(h, pairs, outcomes[h, pairs])
+            arriving = self._arriving(h, pairs, outcomes[h, pairs])
         shape = (horizon, n_states, n_actions)
-        return Flow(n, starts, taken.reshape(shape), outcomes.reshape(*shape, self.n_outcomes))
+        return EpisodeCounts(n, starts, taken.reshape(shape), outcomes.reshape(*shape, self.n_outcomes))
 
-    def split(self, rng: np.random.Generator, flow: Flow, first: int) -> tuple[Flow, Flow]:
-        """The flow of the first `first` episodes, and that of the rest.
+    def split(self, rng: np.random.Generator, drawn: EpisodeCounts, first: int) -> tuple[EpisodeCounts, EpisodeCounts]:
+        """Counts of the first `first` episodes, and those of the rest.
 
         Given how many episodes are at (h, s), their outgoing draws are independent and alike, so those of the first
         part are a draw without replacement from those of the whole.
         """
-        horizon, n_outcomes = flow.outcomes.shape[0], flow.outcomes.shape[3]
-        starts = choose(rng, flow.starts[None], np.array([first]))[0]
-        taken = np.zeros_like(flow.taken)
+        horizon, n_outcomes = drawn.outcomes.shape[0], drawn.outcomes.shape[3]
+        starts = choose(rng, drawn.starts[None], np.array([first]))[0]
+        taken = np.zeros_like(drawn.taken)
         outcomes = np.zeros((horizon, self.n_pairs, n_outcomes), dtype=np.int64)
-        inflow = starts
+        arriving = starts
         for h in range(horizon):
-            here = np.flatnonzero(inflow)
-            taken[h, here] = choose(rng, flow.taken[h, here], inflow[here])
+            here = np.flatnonzero(arriving)
+            taken[h, here] = choose(rng, drawn.taken[h, here], arriving[here])
             pairs = np.flatnonzero(taken[h])
-            whole = flow.outcomes[h].reshape(self.n_pairs, n_outcomes)[pairs]
+            whole = drawn.outcomes[h].reshape(self.n_pairs, n_outcomes)[pairs]
             outcomes[h, pairs] = choose(rng, whole, taken[h].ravel()[pairs])
-            inflow = self._inflow(h, pairs, outcomes[h, pairs])
-        part = Flow(first, starts, taken, outcomes.reshape(flow.outcomes.shape))
-        return part, flow - part
+            arriving = self._arriving(h, pairs, outcomes[h, pairs])
+        part = EpisodeCounts(first, starts, taken, outcomes.reshape(drawn.outcomes.shape))
+        return part, drawn - part
 
     def transitions(self, h: int, outcomes: IntArray) -> Transitions:
         """The steps at level h as weighted features; outcomes (S, A, O) or (S * A, O) are counts."""
@@ -132,17 +130,17 @@ class FlowModel:
             weights=outcomes.reshape(self.n_pairs, self.n_outcomes)[pairs, which],
         )
 
-    def return_sum(self, flow: Flow) -> float:
-        """The sum of the shifted returns of all episodes of a flow."""
+    def return_sum(self, drawn: EpisodeCounts) -> float:
+        """The sum of the shifted returns of all drawn episodes."""
         spec, total = self.mdp.spec, 0.0
         for h in range(spec.horizon):
             rows = self.row(h, np.arange(self.n_pairs))
-            counts = flow.outcomes[h].reshape(self.n_pairs, self.n_outcomes)
+            counts = drawn.outcomes[h].reshape(self.n_pairs, self.n_outcomes)
             worth = self.reward[rows] + np.where(self.mdp.terminal[self.next_state[rows]], spec.ended_value(h), 0.0)
             total += float((counts * worth).sum())
         return total
 
-    def _inflow(self, h: int, pairs: IntArray, outcomes: IntArray) -> IntArray:
+    def _arriving(self, h: int, pairs: IntArray, outcomes: IntArray) -> IntArray:
         """Where the episodes of these pairs are at the next level, (S,); those that ended are nowhere."""
         states = np.zeros(self.mdp.n_states, dtype=np.int64)
         np.add.at(states, self.next_state[self.row(h, pairs)], outcomes)
