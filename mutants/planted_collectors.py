@@ -187,12 +187,6 @@ COLLECTORS = [
         "matrices = whitener[np.zeros(part.stop - part.start, int), blocks[part]]",
         ("test_literal_player.py",),
     ),
-    Fault(
-        "sums.py",
-        "levels = np.arange(n) if len(whitener) > 1 else 0",
-        "levels = 0",
-        ("test_literal_player.py",),
-    ),
     Fault("sums.py", "levels[order] * n_blocks + blocks", "levels[order] + blocks", ("test_literal_player.py",)),
     Fault(
         "sums.py",

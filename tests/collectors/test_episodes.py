@@ -250,7 +250,7 @@ def test_shards_in_any_order_and_twice() -> None:
 
 
 def test_two_halves_of_a_request_give_the_bits_of_the_whole() -> None:
-    """Cut between shards, a Regress and an Explore are the same in two parts; each part has its own dice."""
+    """Cut between shards, a Regress and an Explore are the same in two parts; each part has its own draws."""
     mdp = random_mdp(5, 3, 4, 3, seed=1)
     collector = EpisodeCollector(mdp, seed=0)
     mixed = mixture(mdp)
@@ -274,7 +274,7 @@ def test_two_halves_of_a_request_give_the_bits_of_the_whole() -> None:
     np.testing.assert_allclose((head + tail).grams, long.grams, rtol=1e-12)
 
 
-def test_parts_cut_anywhere_use_fresh_dice() -> None:
+def test_parts_cut_anywhere_use_fresh_draws() -> None:
     mdp = random_mdp(5, 3, 4, 3, seed=1)
     collector = EpisodeCollector(mdp, seed=0)
     parts = [
@@ -331,7 +331,7 @@ def test_exact_sums_on_a_deterministic_problem(kind: type) -> None:
     assert answer.return_sum_sq == (22.5 if kind is EpisodeCollector else None)
 
 
-def test_requests_with_different_ids_have_different_dice() -> None:
+def test_requests_with_different_ids_have_different_draws() -> None:
     mdp = random_mdp(5, 3, 4, 3, seed=1)
     first, second = (
         EpisodeCollector(mdp, seed=0).collect(regress_request(i, 1, mixture(mdp), zero_q(mdp), 100)).moments.moment

@@ -137,7 +137,7 @@ def test_same_seed_same_bits_another_seed_differs_and_parts_make_the_whole(which
 
 
 def test_an_episode_does_not_depend_on_where_a_request_is_cut() -> None:
-    """The dice are the episode's: 3 + 97 episodes see what 100 see, up to the rounding of another order of adding."""
+    """The draws are the episode's: 3 + 97 episodes see what 100 see, up to the rounding of another order of adding."""
     features = Waves(3, 4, dense=True)
     spec = drift_spec(features)
     collector = GymCollector(Drift(), features, spec, seed=1)
