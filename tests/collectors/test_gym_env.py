@@ -12,6 +12,7 @@ from test_episodes import same_bits
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector, GymCollector
 from s4q.collectors.seeding import EpisodeDraws
+from s4q.collectors.stepping.episode import Episode
 from s4q.collectors.stepping.greedy_actor import GreedyActor
 from s4q.collectors.stepping.step_features import StepFeatures
 from s4q.core.messages import Answer, Explore, Mixture, Phi, Regress, Request
@@ -229,6 +230,20 @@ def test_the_fast_greedy_action_is_that_of_linear_q(kind: str, spread: bool) -> 
                 fast = actor.values(h, step)
                 np.testing.assert_allclose(fast, q.optimistic(h, phi)[0], rtol=1e-12, atol=1e-12)
                 assert actor(h, None, step, EpisodeDraws(0, 0, 0, 1)) == q.greedy(h, phi)[0]
+
+
+def test_a_part_of_an_episode_has_its_steps_and_the_features_after_them() -> None:
+    """A view where it is most of the episode, else a copy that lets go of the rest."""
+    vectors, blocks = np.arange(24.0).reshape(6, 2, 2), np.arange(12).reshape(6, 2)
+    whole = Episode(0, vectors, blocks, [0, 1, 0, 1, 0], [0.1, 0.2, 0.3, 0.4, 0.5], ended=True, which=2)
+    one, most, late = whole.part(range(2, 3)), whole.part(range(1, 9)), whole.part(range(7, 9))
+    assert (one.first, one.actions, one.rewards, one.ended, one.which) == (2, [0], [0.3], False, 2)
+    assert one.blocks.tolist() == [[4, 5], [6, 7]]
+    assert (most.first, most.actions, most.ended) == (1, [1, 0, 1, 0], True)
+    assert most.part(range(2, 3)).vectors.tolist() == one.vectors.tolist() == vectors[2:4].tolist()
+    assert most.part(range(2, 3)).first == 2
+    assert (np.shares_memory(one.vectors, vectors), np.shares_memory(most.vectors, vectors)) == (False, True)
+    assert late.actions == []
 
 
 class Hidden:

@@ -56,8 +56,8 @@ class EpisodeCollector(SteppingCollector):
         levels: list[int] = []
         states: list[int] = []
         ends = [0]
-        for episode, (visited, actions, _, ended, _) in zip(episodes, played, strict=True):
-            n = len(actions) + (episode < sums.next_needed_before and not ended)
+        for episode, (visited, actions, *_) in zip(episodes, played, strict=True):
+            n = len(actions) + (episode < sums.next_needed_before)
             levels += range(n)
             states += visited[:n]
             ends.append(len(levels))
