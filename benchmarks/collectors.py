@@ -30,7 +30,7 @@ class Timed:
     def __init__(self, features: Any) -> None:
         self._features, self.seconds = features, 0.0
         self.n_actions, self.n_blocks, self.block_dim = features.n_actions, features.n_blocks, features.block_dim
-        self.checked = features.checked  # its own check is part of its time
+        self.validates_output = features.validates_output  # its own check is part of its time
 
     def __call__(self, h: int, states: Any) -> Phi:
         start = time.process_time()

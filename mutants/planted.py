@@ -55,7 +55,12 @@ PLANTED = [
     Fault(
         "presets.py", "self.delta / (8 * self.spec.horizon * phase**2)", "self.delta / (8 * self.spec.horizon * phase)"
     ),
-    Fault("main_loop.py", "whitener(gram, lam) for gram, lam in", "whitener(gram, ridge[0]) for gram, lam in", _NESTED),
+    Fault(
+        "main_loop.py",
+        "whitener(gram, lam) for gram, lam in",
+        "whitener(gram, self.ridge[0]) for gram, lam in",
+        _NESTED,
+    ),
     Fault(
         "optimism.py",
         "return self.clipped(self.optimistic(phi, norm_sq).max(axis=1))",

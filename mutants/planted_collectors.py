@@ -550,5 +550,10 @@ COLLECTORS = [
     ),
     Fault("s3q.py", "None if self._grams is None else self._grams.copy()", "self._grams", ("test_s3q.py",)),
     Fault("s3q.py", "self.residuals = self._residuals.copy()", "self.residuals = self._residuals", ("test_s3q.py",)),
-    Fault("s3q.py", '"best_residuals": self.residuals', '"best_residuals": self._residuals', ("test_s3q.py",)),
+    Fault("codec.py", "or number in self._open", "", ("test_hostile_files.py",)),
+    Fault("codec.py", "if id(array) not in self._known:", "if True:", ("test_checkpoint.py",)),
+    Fault(
+        "codec.py", "table.setdefault(letter, n) == n", "table.setdefault(letter, n) >= 0", ("test_hostile_files.py",)
+    ),
+    Fault("codec.py", "if len(values) > len(saved):", "if False:", ("test_hostile_files.py",)),
 ]

@@ -20,7 +20,7 @@ def lake(**options: Any) -> gym.Env:
     return gym.make("FrozenLake-v1", **options)
 
 
-def small_agent(seed: int = 0, env: Any = None, **options: Any) -> s4q.Agent:
+def small_agent(seed: Any = 0, env: Any = None, **options: Any) -> s4q.Agent:
     return s4q.Agent(lake() if env is None else env, horizon=HORIZON, reward_range=(0, 1), seed=seed, **options)
 
 
@@ -129,6 +129,21 @@ def test_vector_envs_give_the_bits_of_one_env(mode: AutoresetMode, n_envs: int) 
 def test_seeds() -> None:
     assert bits(small_agent(0).learn(60)) == after_60_episodes(0)
     assert bits(small_agent(1).learn(60)) != after_60_episodes(0)
+
+
+def test_a_seed_that_is_drawn_is_kept(tmp_path: Path) -> None:
+    """It repeats the run, it is written to the file, and the next one is another."""
+    drawn = small_agent(seed=None).learn(100)
+    again = small_agent(seed=drawn.seed).learn(100)
+    assert bits(drawn) == bits(again)
+    assert drawn.evaluate(20) == again.evaluate(20)
+    drawn.save(tmp_path / "lake.s4q")
+    assert s4q.Agent.load(tmp_path / "lake.s4q", env=lake()).seed == drawn.seed
+    assert small_agent(seed=None).seed != drawn.seed
+    assert small_agent().seed == s4q.Agent(lake(), horizon=3).seed == 0
+    for seed in (-1, 1.5, True):
+        with pytest.raises(ValueError, match="seed is the seed of the episodes, so it must be a whole number"):
+            small_agent(seed=seed)
 
 
 def test_predict_single_and_batched_agree() -> None:
@@ -262,7 +277,7 @@ def test_features_of_your_own_are_passed_again(tmp_path: Path) -> None:
 
 def test_load_refuses_what_is_no_agent(tmp_path: Path) -> None:
     s4q.save(tmp_path / "bare.s4q", s4q.S4Q(s4q.problems.chain()), seed=0)
-    with pytest.raises(ValueError, match="holds no Agent but a bare S4Q"):
+    with pytest.raises(ValueError, match="holds a bare S4Q and no Agent"):
         s4q.Agent.load(tmp_path / "bare.s4q", env=lake())
     small_agent().save(tmp_path / "lake.s4q")
     with pytest.raises(ValueError, match="actions"):

@@ -54,14 +54,20 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     (
         "reward above",
         lambda: mdp(rewards=with_entry(ZERO, (0, 1), 2.0)),
-        r"rewards\[0, 0, 1\] is 2.0, above reward_max",
+        r"rewards\[0, 0, 1\] is 2.0, above reward_range",
     ),
     (
         "reward below",
         lambda: mdp(rewards=with_entry(ZERO, (0, 1), -1.0)),
-        r"rewards\[0, 0, 1\] is -1.0, below reward_min",
+        r"rewards\[0, 0, 1\] is -1.0, below reward_range",
     ),
-    ("reward range", lambda: mdp(reward_min=0.0, reward_max=-1.0), r"above reward_max|must not exceed"),
+    (
+        "reward range",
+        lambda: mdp(reward_range=(0.0, -1.0)),
+        r"reward_range must be .*lowest <= highest; got \(0.0, -1.0\)",
+    ),
+    ("reward range of one", lambda: mdp(reward_range=1.0), r"reward_range must be \(lowest, highest\).*; got 1.0"),
+    ("reward range nan", lambda: mdp(reward_range=(0.0, np.nan)), r"reward_range\[1\] is nan; remove"),
     ("noise", lambda: mdp(reward_noise="gaussian"), r"reward_noise must be .*got 'gaussian'"),
     (
         "norm",
@@ -92,8 +98,8 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     ),
     (
         "terminal range",
-        lambda: mdp(rewards=[[0.5, 0.5], [0, 0]], reward_min=0.2, terminal=[False, True]),
-        r"below reward_min|the lowest reward must be at most 0",
+        lambda: mdp(rewards=[[0.5, 0.5], [0, 0]], reward_range=(0.2, 1.0), terminal=[False, True]),
+        r"the lowest reward must be at most 0.*pass reward_range=\(0, 1\)",
     ),
     ("weights sum", lambda: Mixture([UniformPolicy(2)] * 2, [0.5, 0.6]), r"weights sums to 1.1; divide"),
     ("weights shape", lambda: Mixture([UniformPolicy(2)], [0.5, 0.5]), r"weights must have shape"),

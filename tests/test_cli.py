@@ -1,10 +1,13 @@
 """The command line."""
 
+import re
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
 import s4q
-from s4q.cli.app import app
+from s4q.cli import app
 
 
 def test_demo_prints_a_table_of_regret_per_problem() -> None:
@@ -30,3 +33,27 @@ def test_demo_refuses_nonsense() -> None:
 
 def test_version() -> None:
     assert CliRunner().invoke(app, ["--version"]).output.strip() == s4q.__version__
+
+
+def trained(*arguments: str) -> tuple[list[str], str]:
+    result = CliRunner(env={"COLUMNS": "1000"}).invoke(app, ["train", *arguments])
+    assert result.exit_code == 0, result.output
+    seeds = re.findall(r"^seed (\d+) \(repeat this run with --seed \1\)$", result.output, re.M)
+    return seeds, re.sub(r"cpu_seconds=\S+|^seed .*\n", "", result.output)
+
+
+def test_train_without_a_seed_prints_the_one_it_drew() -> None:
+    """The printed seed repeats the run; two runs without a seed have different ones."""
+    drawn, first = trained("low_rank", "--episodes", "300")
+    again, repeated = trained("low_rank", "--episodes", "300", "--seed", *drawn)
+    other, _ = trained("low_rank", "--episodes", "300")
+    assert (len(drawn), again, repeated) == (1, [], first)
+    assert drawn != other
+
+
+def test_train_goes_on_with_the_seed_of_the_checkpoint(tmp_path: Path) -> None:
+    files = ["--checkpoint", str(tmp_path / "run.s4q"), "--resume"]
+    drawn, _ = trained("low_rank", "--episodes", "100", *files)
+    none, resumed = trained("low_rank", "--episodes", "300", *files)
+    assert (len(drawn), none, s4q.load(tmp_path / "run.s4q").seed) == (1, [], int(drawn[0]))
+    assert "episodes=300" in resumed

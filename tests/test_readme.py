@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import s4q
-from s4q.cli.app import app
+from s4q.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -1,4 +1,8 @@
-"""Agent: a Gymnasium environment in, a policy out. The friendly face of S4Q, its collectors and its checkpoints."""
+"""Agent: a Gymnasium environment in, a policy out.
+
+It puts features, an S4Q, a collector and checkpoints together for a user who wants none of them in particular. The
+algorithm is in `learners/s4q.py`, the loop in `running/loop.py`; nothing is computed here.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +24,7 @@ from s4q.collectors.stepping.env_facts import (
     spaces_of,
 )
 from s4q.core.messages import Evaluate, FeatureMap, Spec
-from s4q.core.validation import require_count
+from s4q.core.validation import drawn_seed, require_count
 from s4q.features import OneHot, default_features, registry
 from s4q.learners.presets import PresetName
 from s4q.learners.s4q import S4Q
@@ -30,17 +34,25 @@ from s4q.running.callbacks import Callback
 from s4q.running.checkpoint import Autosave, Checkpoint
 from s4q.running.loop import run
 
-_EVALUATION = 0  # request id: no run evaluates under it
-_Z = 1.959963984540054  # 95 % of a normal law lie within so many standard errors
+_EVALUATION = 0  # request id that no run uses for its evaluations
+_Z = 1.959963984540054  # 95 % of a normal law lie within this many standard errors
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Returns of a policy, in the user's units."""
+    """The mean return of a policy, in the user's units. `Agent.evaluate` makes it.
+
+    Attributes:
+        mean: Mean return of the episodes.
+        low: Lower end of its 95 % interval (normal approximation; infinite for a single episode).
+        high: Upper end.
+        n_episodes: Episodes played.
+        n_steps: Steps played.
+    """
 
     mean: float
-    low: float  # of the 95 % interval of the mean (normal approximation; infinite for a single episode)
+    low: float
     high: float
     n_episodes: int
     n_steps: int
@@ -56,13 +68,28 @@ class Evaluation:
 class Agent:
     """Learns a Gymnasium environment (or VectorEnv) with finitely many actions.
 
-    features: a map of the observations; None: one-hot for whole numbers, a Fourier basis per action for small boxes.
-    horizon: steps of an episode; None: the env's time limit. reward_range: lowest and highest reward of a step; None
-    only where the env has a table that tells. preset: see S4Q. stationary: does the env behave the same at every
-    step? None: yes, if the features do. value_bound: a bound on the return of an episode (1 when it pays once); None:
-    the highest reward at every step. well_specified: are the features exact? None: if one-hot. radius: a bound on
-    the norm of the true parameters, as of Spec.of; only presets with a proof read it. seed: the same seed gives the
-    same bits, whatever the number of sub-envs. delta and what follows: as of S4Q.
+    Args:
+        env: The environment. Its actions must be a Discrete space.
+        features: Feature map of the observations. None (default): one-hot for whole numbers, a Fourier basis per action
+            for small boxes.
+        horizon: Steps of an episode. None (default): the env's time limit.
+        preset: Constants of S4Q, "practical" by default; see S4Q.
+        reward_range: Lowest and highest reward of a step. None (default): that of the env's table, where it has one.
+        stationary: True if dynamics and rewards do not depend on the step. None (default): the feature map's
+            `stationary`.
+        value_bound: Bound on the return of an episode, 1 when it pays once. None (default): the highest reward at every
+            step.
+        well_specified: True if the features are exact. None (default): True for one-hot features only.
+        radius: Bound on the norm of the true parameters, as of Spec.of. Only presets with a proof read it. None
+            (default): an assumption, named by `learner.explain()`.
+        seed: Seed of all episodes, 0 by default. The same seed gives the same bits, whatever the number of sub-envs.
+            None draws one; `agent.seed` says which.
+        delta: Failure probability of the guarantees, as of S4Q.
+        bonus_width: Width of the bonus, as of S4Q. None (default): that of the preset.
+        trigger: When a phase ends, as of S4Q. None (default): that of the preset.
+        c_replay: Episodes of a replay over those of the memory, as of S4Q. None (default): that of the preset.
+        cache_episodes: Episodes whose transitions are kept, as of S4Q. None (default): as many as fit.
+        cache_bytes: Bytes for kept transitions, as of S4Q. None (default): that of the preset.
 
     >>> import gymnasium as gym
     >>> agent = Agent(gym.make("FrozenLake-v1"), horizon=20, seed=0).learn(episodes=500)
@@ -83,7 +110,7 @@ class Agent:
         value_bound: ArrayLike | None = None,
         well_specified: bool | None = None,
         radius: ArrayLike | None = None,
-        seed: int = 0,
+        seed: int | None = 0,
         delta: float = 0.05,
         bonus_width: ArrayLike | None = None,
         trigger: float | tuple[float, float] | None = None,
@@ -112,7 +139,7 @@ class Agent:
             cache_episodes=cache_episodes,
             cache_bytes=cache_bytes,
         )
-        self._assemble(env, features, learner, seed)
+        self._assemble(env, features, learner, drawn_seed(seed))
 
     def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int) -> None:
         self.env = env
@@ -127,6 +154,11 @@ class Agent:
     def n_episodes(self) -> int:
         """Episodes learned from, over all calls of `learn`."""
         return self.learner.n_episodes
+
+    @property
+    def seed(self) -> int:
+        """The seed of all episodes: the one given, or the one drawn for seed=None."""
+        return self.collector.seed
 
     @property
     def horizon(self) -> int:
@@ -147,9 +179,16 @@ class Agent:
         stop_when_gap: float | None = None,
         evaluation_share: float | None = None,
     ) -> "Agent":
-        """Learn from so many more episodes. checkpoint: a file to write while learning; see `resume`.
+        """Learn from more episodes, and return the agent itself. `last_run` says what they cost.
 
-        stop, stop_when_gap: end early; evaluation_share: of the episodes for the certificate. As in `s4q.run`.
+        Args:
+            episodes: The most episodes to play.
+            progress_bar: True shows a bar, on a terminal only.
+            callback: Function of the Run so far, called after each phase; or a Listener; or a list of them.
+            checkpoint: File to write while learning, or an Autosave; `Agent.load(...).resume()` goes on from it.
+            stop: Function of the Run so far; True ends the run.
+            stop_when_gap: End once a certificate proves that the policy is this close to the best, as of `s4q.run`.
+            evaluation_share: Share of the episodes that only evaluate, for the certificate, as of `s4q.run`.
         """
         self._interrupted = None
         self.last_run = run(
@@ -175,14 +214,20 @@ class Agent:
         stop: Callable[[Run], bool] | None = None,
         stop_when_gap: float | None = None,
     ) -> "Agent":
-        """Finish the `learn` in whose midst the loaded checkpoint was written: the bits of never having stopped.
+        """Finish the interrupted `learn`; bit-identical to an uninterrupted run.
 
-        episodes: of that `learn` in all; None: as many as it was called with.
+        Args:
+            episodes: Episodes of that `learn` in all. None (default): as many as it was called with.
+            progress_bar: True shows a bar, on a terminal only.
+            callback: As of `learn`.
+            checkpoint: As of `learn`; pass the same file to go on writing it.
+            stop: As of `learn`.
+            stop_when_gap: As of `learn`.
         """
         if self._interrupted is None:
             raise ValueError(
-                "resume finishes what a checkpoint was written in the midst of, and this agent was not loaded from "
-                "one; call learn(episodes) to go on"
+                "resume finishes an interrupted learn, and this agent was not loaded from a checkpoint of one; call "
+                "learn(episodes) to go on"
             )
         begun, self._interrupted = self._interrupted, None
         self.last_run = run(
@@ -204,11 +249,15 @@ class Agent:
         episode_start: ArrayLike | None = None,
         deterministic: bool = True,
     ) -> tuple[Any, NDArray[np.int64]]:
-        """The action for an observation, or for a batch of them; as Stable-Baselines3 calls it.
+        """The action for an observation, or for a batch of them, and the next state; called as in Stable-Baselines3.
 
-        state: the step of each episode, as the last call returned it; None: the first step. episode_start: True where
-        an episode begins anew. The policy is greedy, so `deterministic` changes nothing. After the horizon it starts
-        over as if at the first step. Actions are the env's own numbers.
+        Actions are the env's own numbers. After the horizon the policy starts over, as at the first step.
+
+        Args:
+            observation: One observation, or a batch with one more axis.
+            state: Step of each episode, as the last call returned it. None (default): the first step.
+            episode_start: True where an episode begins anew. None (default): nowhere.
+            deterministic: Ignored, because the policy is greedy.
         """
         del deterministic
         space, actions = spaces_of(self.env)
@@ -231,36 +280,51 @@ class Agent:
         return (chosen[0], (steps + 1).reshape(())) if single else (chosen, steps + 1)
 
     def evaluate(self, episodes: int) -> Evaluation:
-        """Play the policy, without learning: the same episodes every time, none of which is ever learned from."""
+        """Play the policy without learning. The same episodes are played every time; `learn` never plays them.
+
+        Args:
+            episodes: Number of episodes.
+        """
         require_count("episodes", episodes, "the number of episodes to play")
         spec = self.learner.spec
         seen = self.collector.collect(Evaluate(_EVALUATION, self.learner.policy, int(episodes)))
         mean, n = seen.return_sum / seen.n_episodes, seen.n_episodes
         squares = cast(float, seen.return_sum_sq)  # known wherever episodes are stepped
         spread = max(squares / n - mean**2, 0.0)
-        error = _Z * sqrt(spread / (n - 1)) if n > 1 else inf  # one episode says nothing of the spread
+        error = _Z * sqrt(spread / (n - 1)) if n > 1 else inf  # one episode does not show the spread
         mean += spec.horizon * spec.reward_min
         return Evaluation(mean, mean - error, mean + error, n, seen.n_steps)
 
     def certify(self) -> Certificate:
-        """How far the policy can be from the best one; refused where nothing is proved (`practical`, for one).
+        """A proof of how far the policy can be from the best one.
 
-        The certificate of the newest `learn`, where it made one along the way; else from the learner's last two phases.
+        It is the certificate of the newest `learn` where that made one, else it is made from the learner's last two
+        phases. Refused where nothing is proved, as with the preset `practical`.
         """
         made = None if self.last_run is None else self.last_run.certificate
         return certify(self.learner) if made is None else made
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to one file: learner, seed, features by name. The file that was there is kept."""
+        """Write learner, seed and the description of the features to one file. The file before it is kept.
+
+        Args:
+            path: The file to write.
+        """
         checkpoints.save(path, self.learner, seed=self.collector.seed, extra=self._extra())
 
     @classmethod
     def load(cls, path: str | PathLike[str], env: Any, features: FeatureMap | None = None) -> "Agent":
-        """From a file that `save` or a checkpoint of `learn` has written. features: again, if they were your own."""
+        """The agent of a file that `save` or a checkpoint of `learn` wrote.
+
+        Args:
+            path: The file to read.
+            env: The environment, made again.
+            features: The feature map, needed only where it holds your own code. None (default): the one of the file.
+        """
         found = checkpoints.load(path)
         config = found.extra.get("features")
         if not isinstance(found.learner, S4Q) or config is None:
-            raise ValueError(f"{path} holds no Agent but a bare {type(found.learner).__name__}; read it with s4q.load")
+            raise ValueError(f"{path} holds a bare {type(found.learner).__name__} and no Agent; read it with s4q.load")
         agent = cls.__new__(cls)
         made = registry.from_config(config) if features is None else features
         agent._assemble(env, made, found.learner, found.seed)
@@ -278,7 +342,7 @@ class Agent:
 
 
 def _one_each(name: str, value: ArrayLike | None, n: int, kinds: str, meaning: str) -> NDArray[np.int64]:
-    """(n,) whole numbers of at least 0, one for each observation; None means 0."""
+    """Whole numbers of at least 0, one for each of n observations; None means 0."""
     if value is None:
         return np.zeros(n, dtype=np.int64)
     array = np.asarray(value)

@@ -26,7 +26,7 @@ def walk(shift: float = 0.0) -> FiniteMDP:
     """Three cells in a row, Bernoulli rewards, a random start, one-hot features; all rewards may be shifted."""
     transitions = np.array([[[0.7, 0.3, 0.0]] * 2, [[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]], [[0.0, 0.6, 0.4]] * 2])
     rewards = np.array([[0.5, 0.0], [0.0, 0.5], [0.0, 1.0]]) / 4 + shift
-    return FiniteMDP(transitions, rewards, [0.6, 0.2, 0.2], horizon=4, reward_min=shift, reward_max=0.25 + shift)
+    return FiniteMDP(transitions, rewards, [0.6, 0.2, 0.2], horizon=4, reward_range=(shift, 0.25 + shift))
 
 
 CASES: dict[str, tuple[FiniteMDP, bool | None, type[Any], int]] = {
@@ -126,7 +126,9 @@ def a_phase(phase: int, n: int, returns: float, starts: float, squares: float | 
 
 def one_step(value_bound: float, reward_max: float = 1.0) -> Constants:
     """Of a problem with one step and one feature."""
-    spec = FiniteMDP(np.ones((1, 1, 1)), [[0.5]], [1.0], horizon=1, reward_max=reward_max, value_bound=value_bound).spec
+    spec = FiniteMDP(
+        np.ones((1, 1, 1)), [[0.5]], [1.0], horizon=1, reward_range=(0.0, reward_max), value_bound=value_bound
+    ).spec
     return constants(spec, "realisable", delta=DELTA)
 
 
@@ -259,14 +261,14 @@ def test_what_an_episode_can_pay() -> None:
     assert largest_return(walk(-1.0).spec) == pytest.approx(3.25)  # a Spec does not say whether episodes may end
     assert largest_return(cliff(8).spec) == 80.0
     ends = FiniteMDP(  # costs of 1 or 2 a step; over after the first step is the best one can do
-        np.array([[[0.0, 1.0]], [[0.0, 1.0]]]), [[-1.0], [0.0]], [1.0, 0.0], horizon=3, reward_min=-2.0,
-        reward_max=-1.0, terminal=[False, True], reward_noise="none",
+        np.array([[[0.0, 1.0]], [[0.0, 1.0]]]), [[-1.0], [0.0]], [1.0, 0.0], horizon=3,
+        reward_range=(-2.0, -1.0), terminal=[False, True], reward_noise="none",
     )  # fmt: skip
     answer = s4q.run(s4q.S4Q(ends, "realisable"), CountCollector(ends), 500, record=True).record
     assert answer is not None
     last = answer.phases[-1]
     assert last.return_sum / last.n_episodes == pytest.approx(largest_return(ends.spec)) == 5.0
-    same = FiniteMDP(np.ones((1, 1, 1)), [[1.0]], [1.0], horizon=2, reward_min=1.0, reward_max=1.0)
+    same = FiniteMDP(np.ones((1, 1, 1)), [[1.0]], [1.0], horizon=2, reward_range=(1.0, 1.0))
     assert largest_return(same.spec) > 0
 
 

@@ -34,7 +34,7 @@ def random_problem(seed: int, scale: float) -> FiniteMDP:
         moves, rewards = (np.broadcast_to(x, (horizon, *x.shape[1:])) for x in (moves, rewards))
         table = TableFeatures.one_hot(horizon, *pairs)
         features = TableFeatures(table.vectors * scale, table.blocks, table.n_blocks)
-    return FiniteMDP(moves, rewards, start, features, reward_max=1 / horizon, well_specified=True)
+    return FiniteMDP(moves, rewards, start, features, reward_range=(0.0, 1 / horizon), well_specified=True)
 
 
 def certified(mdp: FiniteMDP, spec: s4q.Spec, seed: int) -> tuple[float, bool]:

@@ -30,7 +30,7 @@ def noisy_walk() -> FiniteMDP:
     """A stationary walk of three cells with Bernoulli rewards and one-hot features."""
     transitions = np.array([[[0.7, 0.3, 0.0]] * 2, [[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]], [[0.0, 0.6, 0.4]] * 2])
     rewards = np.array([[0.5, 0.4], [0.3, 0.5], [0.5, 0.6]]) / 4
-    return FiniteMDP(transitions, rewards, [1.0, 0.0, 0.0], horizon=4, reward_max=0.25)
+    return FiniteMDP(transitions, rewards, [1.0, 0.0, 0.0], horizon=4, reward_range=(0.0, 0.25))
 
 
 CASES = {

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, SplineTransformer
 
 from s4q.features import RBF, Fourier, RandomFourier, Sklearn, Tiles
-from s4q.features.ranges import Ranges
+from s4q.features.spaces import Ranges
 
 
 def literal_fourier(x: list[float], order: int) -> list[float]:

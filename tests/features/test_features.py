@@ -114,6 +114,16 @@ def test_sizes_fit_the_declared_ones_and_a_spec(case: str) -> None:
 
 
 @every
+def test_a_map_prints_in_one_short_line(case: str) -> None:
+    mapped, _ = made(case)
+    for one in (mapped, getattr(mapped, "state_features", mapped)):
+        if type(one).__module__.startswith("s4q"):
+            assert repr(one).startswith(f"{type(one).__name__}(")
+            assert len(repr(one)) < 100
+            assert "\n" not in repr(one)
+
+
+@every
 def test_norm_is_at_most_one(case: str) -> None:
     mapped, states = made(case)
     norms = np.linalg.norm(mapped(0, states).vectors, axis=-1)

@@ -27,7 +27,7 @@ def random_mdp(
         rewards[:, -1] = 0.0
         features[:, -1] = 0.0
         start = np.append(rng.dirichlet(np.ones(n_states - 1)), 0.0)
-    return FiniteMDP(transitions, rewards, start, features, reward_min=low, terminal=mask)
+    return FiniteMDP(transitions, rewards, start, features, reward_range=(low, 1.0), terminal=mask)
 
 
 class TablePolicy:
@@ -88,8 +88,7 @@ def cliff(horizon: int = 8) -> FiniteMDP:
         rewards,
         start=[0.4, 0.3, 0.2, 0.1, 0.0],
         horizon=horizon,
-        reward_min=-10.0,
-        reward_max=0.0,
+        reward_range=(-10.0, 0.0),
         reward_noise="none",
         terminal=[False, False, False, False, True],
     )

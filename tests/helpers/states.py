@@ -10,7 +10,7 @@ import numpy as np
 
 import s4q
 from s4q.collectors import EpisodeCollector
-from s4q.core.codec import Packed, Stateful, pack
+from s4q.core.codec import Packed, pack
 
 
 def without_time(value: Any) -> Any:
@@ -22,7 +22,7 @@ def without_time(value: Any) -> Any:
     return value
 
 
-def bits(thing: Stateful) -> tuple[str, dict[str, tuple[str, tuple[int, ...], bytes]]]:
+def bits(thing: object) -> tuple[str, dict[str, tuple[str, tuple[int, ...], bytes]]]:
     """Everything in a state: numbers, who shares what with whom, and the bytes of every array."""
     packed: Packed = pack(thing)
     arrays = {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in packed.arrays.items()}

@@ -234,7 +234,9 @@ def test_radius_per_block() -> None:
 def test_widths_scale_with_the_units_of_the_problem() -> None:
     """The same problem in cents: every width is a hundred times larger, ridge and trigger stay."""
     cheap = s4q.problems.chain(4, 3)
-    dear = s4q.FiniteMDP(cheap.transitions, 100 * cheap.rewards, cheap.start, reward_max=100.0, value_bound=100.0)
+    dear = s4q.FiniteMDP(
+        cheap.transitions, 100 * cheap.rewards, cheap.start, reward_range=(0.0, 100.0), value_bound=100.0
+    )
     gram = np.full((8, 1, 1), 5.0)
     for preset in ("paper", "tight", "realisable"):
         a, b = (constants(mdp.spec, preset) for mdp in (cheap, dear))  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ def dense_problem(seed: int, scale: float = 1.0, horizon: int = 2) -> FiniteMDP:
         np.einsum("hsad,hd->hsa", phi, theta),
         rng.dirichlet(np.ones(n_states)),
         phi @ turn * scale,
-        reward_max=1 / horizon,
+        reward_range=(0.0, 1 / horizon),
         well_specified=True,
     )
 
@@ -100,9 +100,7 @@ def test_one_hot_features_by_hand():
     # Two states, one action, H = 2; state 1 is terminal; rewards in [-1, 1], so shifted rewards are r + 1 and an
     # episode that ends after level 0 is worth 1 more. v_1 = 2 in shifted units.
     moves = [[[0.25, 0.75]], [[0.0, 1.0]]]
-    mdp = FiniteMDP(
-        moves, [[0.5], [0.0]], [1.0, 0.0], horizon=2, reward_min=-1.0, reward_max=1.0, terminal=[False, True]
-    )
+    mdp = FiniteMDP(moves, [[0.5], [0.0]], [1.0, 0.0], horizon=2, reward_range=(-1.0, 1.0), terminal=[False, True])
     assert mdp.spec.value_bound == (4.0, 2.0)
     # Needed: 1.5 + 0.75 * 1 + 0.25 * 2 = 2.75 at level 0, 1.5 at level 1. The largest targets, 4 and 2, are larger.
     assert mdp.spec.block_radius == (4.0, 2.0)
@@ -113,8 +111,7 @@ def test_one_hot_features_by_hand():
         [1.0, 0.0],
         half,
         horizon=2,
-        reward_min=-1.0,
-        reward_max=1.0,
+        reward_range=(-1.0, 1.0),
         terminal=[False, True],
         well_specified=True,
     )
@@ -129,7 +126,7 @@ def test_a_declared_radius_that_is_too_small_is_refused():
     tables = (mdp.transitions, mdp.rewards, mdp.start, mdp.features.vectors)
 
     def declared(radius, well_specified=True):
-        return FiniteMDP(*tables, reward_max=0.5, radius=radius, well_specified=well_specified)
+        return FiniteMDP(*tables, reward_range=(0.0, 0.5), radius=radius, well_specified=well_specified)
 
     kept = declared([needed[0] * 1.0001, needed[1] * 3])
     assert kept.spec.radius_from == "declared"
@@ -197,7 +194,7 @@ def test_river_swim_with_short_features_is_learned_as_well():
             mdp.rewards,
             mdp.start,
             table,
-            reward_max=mdp.spec.reward_max,
+            reward_range=(0.0, mdp.spec.reward_max),
             reward_noise="none",
             well_specified=True,
         )
@@ -258,20 +255,27 @@ def test_features_that_are_not_exact_are_not_believed():
     mdp = dense_problem(2)
     tables = (mdp.transitions, mdp.rewards, mdp.start)
     with pytest.raises(ValueError, match=r"well_specified=True .* at level 0 a regression target is 0\.\d+ away"):
-        FiniteMDP(*tables, mdp.features.vectors[..., :2], reward_max=0.5, well_specified=True)
+        FiniteMDP(*tables, mdp.features.vectors[..., :2], reward_range=(0.0, 0.5), well_specified=True)
     wrong = s4q.problems.perturbed_low_rank(amount=0.01)
     with pytest.raises(ValueError, match="declare well_specified=False"):
-        FiniteMDP(wrong.transitions, wrong.rewards, wrong.start, wrong.features, reward_max=1 / 3, well_specified=True)
+        FiniteMDP(
+            wrong.transitions,
+            wrong.rewards,
+            wrong.start,
+            wrong.features,
+            reward_range=(0.0, 1 / 3),
+            well_specified=True,
+        )
 
 
 def test_one_constant_reward_and_collinear_features_can_be_explored():
-    mdp = FiniteMDP(np.full((3, 2, 3), 1 / 3), np.ones((3, 2)), np.eye(3)[0], None, 3, 1.0, 1.0)
+    mdp = FiniteMDP(np.full((3, 2, 3), 1 / 3), np.ones((3, 2)), np.eye(3)[0], horizon=3, reward_range=(1.0, 1.0))
     run = s4q.run(s4q.S4Q(mdp, "realisable"), s4q.collectors.CountCollector(mdp, seed=0), 1000)
     assert run.regret == pytest.approx(0.0, abs=1e-9)
     base = s4q.problems.low_rank(dim=3, horizon=2)
     twice = 0.7 * np.concatenate([base.features.vectors] * 2, axis=-1)
     doubled = FiniteMDP(
-        base.transitions, base.rewards, base.start, twice, reward_max=0.5, radius=1e5, well_specified=True
+        base.transitions, base.rewards, base.start, twice, reward_range=(0.0, 0.5), radius=1e5, well_specified=True
     )
     run = s4q.run(s4q.S4Q(doubled, "realisable"), s4q.collectors.CountCollector(doubled, seed=0), 10**9)
     assert run.episodes == 10**9
@@ -322,8 +326,7 @@ def test_episodes_that_end_early_with_negative_rewards(seed):
         rewards,
         [0.5, 0.3, 0.2, 0.0],
         TableFeatures(vectors, blocks, 2),
-        reward_min=-1.0,
-        reward_max=0.5,
+        reward_range=(-1.0, 0.5),
         terminal=[False, False, False, True],
         well_specified=True,
     )

@@ -226,12 +226,12 @@ def test_stationarity_is_seen_in_the_arrays() -> None:
 def test_default_and_declared_value_bounds() -> None:
     stay = np.ones((1, 2, 1))
     rewards = [[-1.0, 0.5]]
-    default = FiniteMDP(stay, rewards, [1.0], horizon=3, reward_min=-1.0, reward_max=0.5)
+    default = FiniteMDP(stay, rewards, [1.0], horizon=3, reward_range=(-1.0, 0.5))
     assert default.spec.value_bound == (4.5, 3.0, 1.5)
-    declared = FiniteMDP(stay, rewards, [1.0], horizon=3, reward_min=-1.0, reward_max=0.5, value_bound=1.5)
+    declared = FiniteMDP(stay, rewards, [1.0], horizon=3, reward_range=(-1.0, 0.5), value_bound=1.5)
     assert declared.spec.value_bound == (4.5, 3.0, 1.5)  # min(1.5 + shift, range)
     with pytest.raises(ValueError, match=r"value_bound is 0.7 at level 0, but Q\* reaches 1.5"):
-        FiniteMDP(stay, rewards, [1.0], horizon=3, reward_min=-1.0, reward_max=0.5, value_bound=0.7)
+        FiniteMDP(stay, rewards, [1.0], horizon=3, reward_range=(-1.0, 0.5), value_bound=0.7)
 
 
 def test_bounds_of_a_problem_with_only_costs_that_may_end() -> None:

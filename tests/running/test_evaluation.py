@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import s4q
 from s4q.certificates import certifier, confidence_sequences
 from s4q.certificates.certifier import bounds
-from s4q.cli.app import app
+from s4q.cli import app
 from s4q.collectors import (
     BatchCollector,
     CountCollector,
@@ -59,7 +59,7 @@ def tabular(horizon: int, seed: int, *, noise: Any = "none", low: float = -0.5, 
     mask = np.array([False, False, False, ends])
     if ends:
         transitions[:, 3], rewards[:, 3] = np.eye(4)[3], 0.0
-    return FiniteMDP(transitions, rewards, start, reward_min=low, terminal=mask, reward_noise=noise)
+    return FiniteMDP(transitions, rewards, start, reward_range=(low, 1.0), terminal=mask, reward_noise=noise)
 
 
 def moments_of_returns(mdp: FiniteMDP, table: np.ndarray) -> tuple[float, float, float]:
@@ -124,7 +124,7 @@ def test_without_chance_they_are_exact(kind: str, horizon: int) -> None:
         rewards = -np.arange(1.0, 1 + horizon * 8).reshape(horizon, 4, 2) / 32
         rewards[:, 3] = 0.0
         mdp = FiniteMDP(
-            transitions, rewards, [1.0, 0, 0, 0], reward_min=-1.0, reward_max=0.0, reward_noise="none",
+            transitions, rewards, [1.0, 0, 0, 0], reward_range=(-1.0, 0.0), reward_noise="none",
             terminal=[False, False, False, True],
         )  # fmt: skip
         theta = np.zeros((horizon, 8, 1))

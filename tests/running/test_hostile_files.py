@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import s4q
 from s4q.collectors import CountCollector
 from s4q.core.codec import Packed, pack, unpack
+from s4q.running.checkpoint import SCHEMA
 
 RIVER = s4q.problems.river_swim(4, 5)
 Members = dict[str, bytes]
@@ -72,9 +73,6 @@ def doctored(good: Path, tmp_path: Path, edit: Edit) -> Path:
     """A copy with an edit, all checksums made right again."""
     manifest, members = opened(good)
     edit(manifest, members)
-    for name, entry in manifest["members"].items() if isinstance(manifest.get("members"), dict) else []:
-        if name in members and isinstance(entry, dict) and entry.get("sha256") != "left alone":
-            entry["sha256"] = hashlib.sha256(members[name]).hexdigest()
     path = tmp_path / "doctored.s4q"
     path.write_bytes(sealed({"manifest.json": json.dumps(manifest).encode(), **members}))
     (tmp_path / "doctored.s4q.previous").write_bytes(good.read_bytes())
@@ -87,14 +85,32 @@ def npy(array: Any, allow_pickle: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-def replace_array(name: str, array: Any, allow_pickle: bool = False) -> Edit:
+MEMBERS = {"<f8": "float64.npy", "<i8": "int64.npy", "|b1": "bool.npy"}
+
+
+def with_arrays(change: Callable[[dict[str, Any]], None]) -> Edit:
+    """An edit of the arrays by their names."""
+
     def edit(manifest: dict[str, Any], members: Members) -> None:
-        full = next(key for key in members if key.endswith(f".{name}.npy"))
-        members[full] = npy(array, allow_pickle)
-        entry = manifest["members"][full]
-        entry["shape"], entry["dtype"] = list(np.asarray(array).shape), np.asarray(array).dtype.str
+        numbers = {dtype: np.load(io.BytesIO(members[name])) for dtype, name in MEMBERS.items()}
+        arrays = {}
+        for name, entry in manifest["arrays"].items():
+            part, numbers[entry["dtype"]] = np.split(numbers[entry["dtype"]], [int(np.prod(entry["shape"]))])
+            arrays[name] = part.reshape(entry["shape"])
+        change(arrays)
+        manifest["arrays"] = {name: {"dtype": a.dtype.str, "shape": list(a.shape)} for name, a in arrays.items()}
+        for dtype, name in MEMBERS.items():
+            parts = [array.ravel() for array in arrays.values() if array.dtype.str == dtype]
+            members[name] = npy(np.concatenate([np.zeros(0, dtype), *parts]))
 
     return edit
+
+
+def replace_array(name: str, array: Any) -> Edit:
+    def change(arrays: dict[str, Any]) -> None:
+        arrays[next(key for key in arrays if key.endswith(f".{name}"))] = np.asarray(array)
+
+    return with_arrays(change)
 
 
 def first(manifest: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -152,16 +168,17 @@ def test_not_a_zip_and_not_a_file(tmp_path: Path) -> None:
     refused(tmp_path / "plain.npz", "it has no manifest.json")
 
 
-def test_an_older_schema_says_who_wrote_it(good: Path, tmp_path: Path) -> None:
-    older = doctored(good, tmp_path, lambda manifest, _: manifest.update(schema=1, s4q="0.0.1"))
-    refused(older, "it has schema 1, written by s4q 0.0.1, and this one reads 3: begin anew")
+@pytest.mark.parametrize("schema", range(1, SCHEMA))
+def test_an_older_schema_says_who_wrote_it(good: Path, tmp_path: Path, schema: int) -> None:
+    older = doctored(good, tmp_path, lambda manifest, _: manifest.update(schema=schema, s4q="0.0.1"))
+    refused(older, f"it has schema {schema}, written by s4q 0.0.1, and this one reads {SCHEMA}: begin anew")
 
 
 def test_a_newer_schema_says_what_to_install(good: Path, tmp_path: Path) -> None:
     def newer(manifest: dict[str, Any], members: Members) -> None:
         manifest.update(schema=7, s4q="3.1.0", brand_new={})
 
-    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 3: install s4q 3.1.0 or newer")
+    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 4: install s4q 3.1.0 or newer")
 
 
 class Bomb:
@@ -176,17 +193,19 @@ class Bomb:
 def test_a_pickle_inside_is_never_opened(good: Path, tmp_path: Path) -> None:
     Bomb.path = str(tmp_path / "executed")
     array = np.array([Bomb()], dtype=object)
-    edit = replace_array("whitener", array, allow_pickle=True)
-    refused(doctored(good, tmp_path, edit), r"dtype \|O.*never Python objects")
 
-    def disguised(manifest: dict[str, Any], members: Members) -> None:
-        name = next(key for key in members if key.endswith(".theta.npy"))
-        members[name] = npy(array, allow_pickle=True)  # the manifest still says float64
+    def pickled(manifest: dict[str, Any], members: Members) -> None:
+        members["float64.npy"] = npy(array, allow_pickle=True)
 
-    refused(doctored(good, tmp_path, disguised), r"dtype \|O.*never Python objects")
+    refused(doctored(good, tmp_path, pickled), r"dtype \|O.*never Python objects")
+
+    def described(manifest: dict[str, Any], members: Members) -> None:
+        next(iter(manifest["arrays"].values()))["dtype"] = "|O"
+
+    refused(doctored(good, tmp_path, described), "only float64, int64 and bool are read")
 
     def raw(manifest: dict[str, Any], members: Members) -> None:
-        members[next(key for key in members if key.endswith(".theta.npy"))] = pickle.dumps(Bomb())
+        members["float64.npy"] = pickle.dumps(Bomb())
 
     refused(doctored(good, tmp_path, raw), "is not a checkpoint")
     assert not Path(Bomb.path).exists()
@@ -210,9 +229,13 @@ def test_zip_bombs(good: Path, tmp_path: Path) -> None:
         buffer = io.BytesIO()
         np.lib.format.write_array_header_1_0(buffer, header)
         members[name] = buffer.getvalue()
-        manifest["members"][name] = {"shape": [2**40, 2**40], "dtype": "<f8"}
 
     refused(doctored(good, tmp_path, huge_shape), r"claims shape \(1099511627776, 1099511627776\) but holds 0 bytes")
+
+    def huge_array(manifest: dict[str, Any], members: Members) -> None:
+        next(iter(manifest["arrays"].values()))["shape"] = [2**40, 2**40]
+
+    refused(doctored(good, tmp_path, huge_array), r"claims shape \(1099511627776, 1099511627776\) but only \d+ numbers")
 
 
 def test_members_that_overlap(good: Path, tmp_path: Path) -> None:
@@ -239,7 +262,6 @@ BAD_NAMES = ["../escape.npy", "/etc/passwd.npy", "a/../b.npy", "C:\\x.npy", "a\n
 def test_names_that_are_not_allowed(good: Path, tmp_path: Path, name: str) -> None:
     def edit(manifest: dict[str, Any], members: Members) -> None:
         members[name] = npy(np.zeros(1))
-        manifest["members"][name] = {"shape": [1], "dtype": "<f8"}
 
     refused(doctored(good, tmp_path, edit), "a name that is not allowed")
     assert not (tmp_path.parent / "escape.npy").exists()
@@ -267,16 +289,11 @@ def pop_member(manifest: dict[str, Any], members: Members) -> None:
 
 
 def pop_described(manifest: dict[str, Any], members: Members) -> None:
-    manifest["members"].pop(next(iter(members)))
+    manifest["arrays"].popitem()
 
 
-def extra_array(manifest: dict[str, Any], members: Members) -> None:
-    members["idle.npy"] = npy(np.zeros(1))
-    manifest["members"]["idle.npy"] = {"shape": [1], "dtype": "<f8"}
-
-
-def wrong_digest(manifest: dict[str, Any], members: Members) -> None:
-    next(iter(manifest["members"].values()))["sha256"] = "left alone"
+def of_numbers(name: str, **entry: Any) -> Edit:
+    return lambda manifest, members: manifest["arrays"].update({name: entry})
 
 
 def itself(manifest: dict[str, Any], members: Members) -> None:
@@ -286,7 +303,7 @@ def itself(manifest: dict[str, Any], members: Members) -> None:
 
 
 def loop_of_objects(manifest: dict[str, Any], members: Members) -> None:
-    first(manifest, "S4Q")["s3q"] = {"object": 0}
+    first(manifest, "S4Q")["_s3q"] = {"object": 0}
 
 
 def deep(manifest: dict[str, Any], members: Members) -> None:
@@ -297,42 +314,45 @@ def deep(manifest: dict[str, Any], members: Members) -> None:
 
 
 EDITS: dict[str, tuple[Edit, str]] = {
-    "member missing": (pop_member, "do not agree on"),
-    "member not described": (pop_described, "do not agree on"),
-    "member that nothing uses": (extra_array, "nothing refers to idle"),
-    "member with another digest": (wrong_digest, "does not match its SHA-256"),
-    "wrong shape": (replace_array("theta", np.zeros((5, 9, 1))), r"must have shape"),
+    "member missing": (pop_member, r"it has no float64\.npy"),
+    "array not described": (pop_described, r"holds \d+ numbers of no array"),
+    "array that nothing uses": (with_arrays(lambda arrays: arrays.update(idle=np.zeros(1))), "nothing refers to idle"),
+    "array without numbers": (of_numbers("more", dtype="<f8", shape=[1]), r"more claims shape \(1,\) but only 0 num"),
+    "negative size": (of_numbers("more", dtype="<f8", shape=[0, -1]), "more must have a shape of whole numbers"),
+    "no shape": (of_numbers("more", dtype="<f8"), "more must have a shape and a dtype"),
+    "wrong shape": (replace_array("theta", np.zeros((9, 1))), r"must have shape"),
     "shape of another problem": (replace_array("gram", np.zeros((1, 8, 2, 2))), r"must have shape"),
     "too few numbers": (replace_array("residuals", np.zeros(4)), r"residuals must have shape .* = \(5,\); got \(4,\)"),
-    "wrong dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.float32)), "dtype <f4; only float64"),
-    "another dtype": (replace_array("theta", np.zeros((5, 8, 1), dtype=np.int64)), "must have dtype <f8; got <i8"),
-    "Fortran order": (replace_array("gram", np.ones((2, 8, 2, 2)).T), "not what manifest.json says"),
+    "wrong dtype": (replace_array("theta", np.zeros((8, 1), dtype=np.float32)), "a dtype; only float64"),
+    "another dtype": (replace_array("theta", np.zeros((8, 1), dtype=np.int64)), "must have dtype <f8; got <i8"),
+    "Fortran order": (lambda _, m: m.update({"float64.npy": npy(np.ones((2, 8)).T)}), r"claims shape \(8, 2\) but"),
     "NaN": (replace_array("theta", np.full((8, 1), np.nan)), "theta must be finite"),
     "no such object": (set_field("S4Q", "memory", {"object": 10**6}), "refers to object 1000000, which does not exist"),
     "object of another kind": (set_field("S4Q", "memory", {"object": 0}), "does not exist or holds itself"),
     "a kind that is not there": (set_field("S4Q", "memory", {"object": True}), "refers to object True"),
     "cycle": (itself, "holds itself"),
     "longer cycle": (loop_of_objects, "holds itself"),
-    "no such array": (set_field("S4Q", "gram", {"array": "nowhere"}), "the array 'nowhere', which does not exist"),
-    "field missing": (lambda m, _: first(m, "S4Q").pop("phase"), r"S4Q\.\d+\.phase is missing"),
+    "no such array": (set_field("S4Q", "_gram", {"array": "nowhere"}), "the array 'nowhere', which does not exist"),
+    "field missing": (lambda m, _: first(m, "S4Q").pop("_phase"), r"S4Q\.\d+\._phase is missing"),
     "field too many": (set_field("S4Q", "code", "import os"), r"S4Q\.\d+ must not have a field 'code'"),
-    "text for a number": (set_field("S4Q", "phase", "three"), r"phase must be a whole number .*got 'three'"),
-    "negative": (set_field("S4Q", "n_main", -1), "n_main must be a whole number of at least 0; got '-1'"),
-    "bool for a number": (set_field("S4Q", "phase", True), "phase must be a whole number"),
+    "text for a number": (set_field("S4Q", "_phase", "three"), r"phase must be a whole number .*got 'three'"),
+    "negative": (set_field("S4Q", "_n_main", -1), "n_main must be a whole number of at least 0; got '-1'"),
+    "bool for a number": (set_field("S4Q", "_phase", True), "phase must be a whole number"),
     "huge horizon": (set_field("Spec", "horizon", 10**12), "value_bound needs one number per level"),
     "huge features": (set_field("Spec", "n_blocks", 10**12), "must have shape"),
     "unknown preset": (set_field("Constants", "preset", "evil"), "preset must be one of"),
     "delta": (set_field("Constants", "delta", 2.0), "delta is a failure probability"),
     "deep": (deep, "horizon must be a whole number"),
     "more cached than fit": (set_field("TransitionCache", "n_episodes", 10**6), "cannot hold 1000000"),
-    "counts": (set_field("PolicyReplayMemory", "counts", [1] * 99), "a count for each"),
+    "counts": (set_field("Entry", "n_episodes", 0), "n_episodes must be a whole number of at least 1; got '0'"),
+    "no count": (lambda m, _: first(m, "Entry").pop("n_episodes"), r"Entry\.\d+\.n_episodes is missing"),
     "more main episodes": (set_field("Progress", "episodes", 0), "main loops cannot have"),
     "no schema": (lambda m, _: m.pop("schema"), "its schema is None"),
-    "no members": (lambda m, _: m.update(members=[]), "names no members"),
+    "no arrays": (lambda m, _: m.update(arrays=[]), "names no arrays"),
     "no objects": (lambda m, _: m.update(objects={}), "does not describe a checkpoint"),
     "something else": (lambda m, _: m.update(code="x"), "does not describe a checkpoint"),
     "bare object": (lambda m, _: m["objects"].__setitem__(0, 3), "object 0 must be a kind and its fields"),
-    "extra": (set_field("Checkpoint", "extra", {"json": 3}), "extra must be an object"),
+    "extra": (set_field("Checkpoint", "extra", 3), "extra must be an object"),
 }
 
 
@@ -340,6 +360,12 @@ EDITS: dict[str, tuple[Edit, str]] = {
 def test_doctored_files(good: Path, tmp_path: Path, name: str) -> None:
     edit, says = EDITS[name]
     refused(doctored(good, tmp_path, edit), says)
+
+
+def test_another_digest_at_the_end(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.s4q"
+    path.write_bytes(good.read_bytes()[:-64] + b"0" * 64)
+    refused(path, "its bytes do not match their SHA-256")
 
 
 def test_a_manifest_that_is_not_an_object_or_not_json(tmp_path: Path) -> None:
@@ -393,6 +419,91 @@ def test_any_leaf_replaced_by_anything_is_read_or_refused(
     except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
         return
     assert isinstance(again.learner, s4q.S4Q)
+
+
+SMALL = s4q.problems.chain(3, 2)
+
+
+def s4q_in_s3q() -> s4q.S4Q:
+    """In the middle of a call of S3Q, with policies to replay and steps in the cache."""
+    learner = s4q.S4Q(SMALL, cache_episodes=6, trigger=2.0, max_episodes=10**6)
+    s4q.run(learner, CountCollector(SMALL), 300, stop=lambda run: run.phases > 1 and learner.open_phase is None)
+    assert learner.memory.entries
+    assert learner.open_phase is None
+    assert learner.cache.n_episodes == 6
+    return learner
+
+
+def s3q_with_bonus() -> s4q.S3Q:
+    """After its first epoch, with every part that it can have."""
+    white = np.broadcast_to(np.eye(SMALL.spec.block_dim), (SMALL.horizon, *SMALL.spec.gram_shape))
+    policies = s4q.Mixture([s4q.UniformPolicy(SMALL.n_actions)] * 2, [0.25, 0.75])
+    bonus = s4q.FixedBonus(white, np.ones(SMALL.horizon))
+    learner = s4q.S3Q(SMALL, policies, bonus=bonus, keep_grams=True)
+    s4q.run(learner, CountCollector(SMALL), 5)
+    assert learner.fitted
+    return learner
+
+
+def tree(packed: Packed, value: Any) -> Any:
+    """What a value says, all that it refers to written out."""
+    if isinstance(value, list):
+        return [tree(packed, one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"object"}:
+        return tree(packed, packed.objects[value["object"]])
+    if set(value) == {"array"}:
+        array = packed.arrays[value["array"]]
+        return [array.dtype.str, array.shape, array.tobytes().hex()]
+    return {key: tree(packed, one) for key, one in value.items()}
+
+
+def read_as_it_is_or_refused(packed: Packed, kind: type[Any]) -> bool:
+    """A ValueError, or an object that says what the file says: nothing is passed over or put right in silence."""
+    try:
+        again = pack(unpack(packed, kind))
+    except ValueError:
+        return False
+    assert json.dumps(tree(again, {"object": 0})) == json.dumps(tree(packed, {"object": 0}))
+    return True
+
+
+ODD_VALUES: list[Any] = [None, False, True, -1, 0, 1, 2, 2**70, 0.5, -0.5, 1e300, float("inf"), "x", "own", [], [1]]
+ODD_VALUES += [[[1, 1]], {}, {"object": 1}, {"object": -1}, {"object": 2**70}, {"array": "x"}, {"array": 0}, {"x": 0}]
+
+
+@pytest.mark.parametrize("make", [s4q_in_s3q, s3q_with_bonus])
+def test_every_field_of_a_learner_replaced_is_read_as_it_is_or_refused(make: Callable[[], Any]) -> None:
+    learner = make()
+    packed = pack(learner)
+    assert read_as_it_is_or_refused(packed, type(learner))
+    of_kind = {one["kind"]: one["fields"] for one in reversed(packed.objects)}  # the first of each
+    for fields in of_kind.values():
+        for name, good in list(fields.items()):
+            others = [{"object": n} for n in range(2, len(packed.objects))] if isinstance(good, dict) else []
+            for odd in (*ODD_VALUES, *others):
+                fields[name] = odd
+                read = read_as_it_is_or_refused(packed, type(learner))
+                assert not read or None in (odd, good) or type(odd) is type(good)
+            fields[name] = good
+    assert read_as_it_is_or_refused(packed, type(learner))
+
+
+@pytest.mark.parametrize("make", [s4q_in_s3q, s3q_with_bonus])
+def test_every_array_of_a_learner_replaced_is_read_as_it_is_or_refused(make: Callable[[], Any]) -> None:
+    learner = make()
+    packed = pack(learner)
+    for name, good in list(packed.arrays.items()):
+        packed.arrays[name] = good.copy()
+        assert read_as_it_is_or_refused(packed, type(learner))
+        other = np.zeros(good.shape, np.int64 if good.dtype == np.float64 else np.float64)
+        for odd in (other, good[None], good[1:], good[..., :-1], good.ravel()[:0]):
+            packed.arrays[name] = np.array(odd)
+            assert not read_as_it_is_or_refused(packed, type(learner)) or not odd.size, name
+        packed.arrays[name] = np.full_like(good, np.nan if good.dtype == np.float64 else -1)
+        assert not read_as_it_is_or_refused(packed, type(learner)) or good.dtype == np.bool_, name
+        packed.arrays[name] = good
 
 
 def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:

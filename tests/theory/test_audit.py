@@ -14,14 +14,14 @@ from small_problems import blocked_mdp, random_mdp
 from typer.testing import CliRunner
 
 import s4q
-from s4q.cli.app import app
+from s4q.cli import app
+from s4q.cli.arguments import whole_number
 from s4q.cli.audit_command import audited, small_problem
 from s4q.core.linear_q import LinearQ
 from s4q.learners.fit_record import FitRecord
 from s4q.learners.main_loop import PhaseRecord
 from s4q.learners.presets import PresetName
 from s4q.problems import FiniteMDP
-from s4q.problems.names import whole_number
 from s4q.problems.planning import optimal_values
 from s4q.theory import Audit, audit, bounds, lemmas, over_seeds, transfer_error_realised
 from s4q.theory.evidence import Evidence, gather
@@ -193,7 +193,7 @@ def test_what_is_not_claimed_says_why() -> None:
 def test_an_error_at_pairs_off_the_best_path_still_voids_the_claims_at_every_pair() -> None:
     """Features declared exact that are wrong at pairs the best policy never visits: no proof."""
     built = s4q.problems.harmless_error(6, 2, 3, 2, kind="unvisited")
-    lies = FiniteMDP(built.transitions, built.rewards, built.start, built.features.vectors, reward_max=0.5)
+    lies = FiniteMDP(built.transitions, built.rewards, built.start, built.features.vectors, reward_range=(0.0, 0.5))
     lies.spec = replace(lies.spec, well_specified=True)  # behind the back of its check
     result = audit(recorded(lies, "realisable", 2000), lies)
     exact = result["assumed: features"]

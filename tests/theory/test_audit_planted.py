@@ -16,7 +16,7 @@ from small_problems import blocked_mdp, random_mdp
 from typer.testing import CliRunner
 
 import s4q
-from s4q.cli.app import app
+from s4q.cli import app
 from s4q.cli.audit_command import audited, small_problem
 from s4q.collectors import CountCollector
 from s4q.core.messages import Regression

@@ -124,9 +124,9 @@ def test_huge_ratios_do_not_see_rounding() -> None:
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(4, 4)))[0]
     base = problems.low_rank(n_states=8, n_actions=2, dim=2, horizon=2)
-    flat = FiniteMDP(base.transitions, base.rewards, base.start, base.features.vectors, reward_max=0.5)
+    flat = FiniteMDP(base.transitions, base.rewards, base.start, base.features.vectors, reward_range=(0.0, 0.5))
     turned = base.features.vectors @ turn[:2]
-    spread = FiniteMDP(base.transitions, base.rewards, base.start, turned, reward_max=0.5)
+    spread = FiniteMDP(base.transitions, base.rewards, base.start, turned, reward_range=(0.0, 0.5))
     for h in range(2):
         two, four = effective_dim(flat, h, 1e14), effective_dim(spread, h, 1e14)
         assert two.width <= 1e-2

@@ -154,7 +154,9 @@ def test_structure_of_known_problems() -> None:
     neither = check_structure(random_mdp(5, 3, 2, 3, seed=3))
     assert (neither.low_rank, neither.bellman_closed) == (False, False)
     small = problems.low_rank(5, 2, 2, 2)
-    tight = FiniteMDP(small.transitions, small.rewards, small.start, small.features.vectors, reward_max=0.5, radius=0.1)
+    tight = FiniteMDP(
+        small.transitions, small.rewards, small.start, small.features.vectors, reward_range=(0.0, 0.5), radius=0.1
+    )
     assert check_structure(tight).radius_fits is False
 
 

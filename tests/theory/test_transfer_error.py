@@ -152,7 +152,7 @@ def test_zero_where_a_start_leaves_most_directions_unvisited() -> None:
         base.rewards,
         np.eye(20)[3],
         base.features.vectors,
-        reward_max=1 / 3,
+        reward_range=(0.0, 1 / 3),
         radius=base.spec.radius,
     )
     controller = TablePolicy(np.broadcast_to(np.eye(4)[0], (3, 20, 4)))

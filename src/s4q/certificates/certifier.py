@@ -21,7 +21,6 @@ from typing import NamedTuple, Protocol, final
 import numpy as np
 
 from s4q.certificates.confidence_sequences import mean_at_least, mean_at_least_by_variance, mean_at_most
-from s4q.core.codec import Reader, State
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Returns
 from s4q.core.spec import Spec
@@ -92,19 +91,6 @@ class Certified:
     upper: float  # the smallest bound on V*, in shifted rewards
     phase: PhaseRecord | None = None  # the one with the best lower bound; None before the first episode
     evaluated: Returns | None = None  # of its policy
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {"upper": self.upper, "phase": self.phase, "evaluated": self.evaluated}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Certified":
-        """From a checkpoint."""
-        return cls(
-            upper=reader.number("upper"),
-            phase=reader.one("phase", PhaseRecord) if reader.has("phase") else None,
-            evaluated=reader.one("evaluated", Returns) if reader.has("evaluated") else None,
-        )
 
 
 class Phased(Protocol):

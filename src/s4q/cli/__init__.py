@@ -1,5 +1,35 @@
-"""The command `s4q`: one file per subcommand."""
+"""The command `s4q`: one file per subcommand, put together here.
 
-from s4q.cli.app import app
+`pyproject.toml` names `app` as the entry point. Commands call the public library; nothing else imports this folder.
+"""
+
+from typing import Annotated
+
+import typer
+
+from s4q.cli.audit_command import audit
+from s4q.cli.demo_command import demo
+from s4q.cli.train_command import train
+from s4q.core.version import __version__
 
 __all__ = ["app"]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+for _command in (demo, train, audit):
+    app.command()(_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Exploration with linear features: a regret guarantee, and memory that does not grow."""
+    del version

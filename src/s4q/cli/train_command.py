@@ -1,19 +1,28 @@
-"""The work behind `s4q train`: learn with a checkpoint and a log, and go on if interrupted."""
+"""`s4q train`: learn a built-in problem or a Gymnasium environment, with a checkpoint and a log.
 
+An interrupted run goes on with the same line and --resume. Settings that would change the run are kept in the
+checkpoint and compared, so that a file is never continued with other ones.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Annotated, Any, cast, final
+
+import typer
 
 import s4q
+from s4q.cli.arguments import BUILDERS, named_problem, refusals, whole_number
+from s4q.core.validation import drawn_seed, require_count
 from s4q.learners.presets import PresetName
-from s4q.problems.names import BUILDERS, named_problem
 from s4q.running.archive import previous_of, require_place
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Files:
-    """What a training run writes, and whether it goes on from what is there."""
+    """The files that a training run writes, and whether it goes on from those that exist."""
 
     checkpoint: Path | None = None
     resume: bool = False
@@ -29,15 +38,15 @@ class Files:
             raise ValueError(f"{self.log} is there already: pass --resume to go on, or choose another file")
 
     def autosave(self, settings: dict[str, Any]) -> s4q.Autosave | None:
-        """For `run`; the settings are kept in the file."""
+        """What `run` writes checkpoints with; the settings are kept in the file."""
         return None if self.checkpoint is None else s4q.Autosave(self.checkpoint, self.minutes, {"train": settings})
 
     def logs(self) -> s4q.JsonLines | None:
-        """For `run`."""
+        """The log to write, if one is wanted."""
         return None if self.log is None else s4q.JsonLines(self.log)
 
     def interrupted(self, settings: dict[str, Any]) -> s4q.Checkpoint | None:
-        """The checkpoint to go on from, if there is one; refused if it is of another run, or not asked for."""
+        """The checkpoint to go on from, if there is one. Refused where it is of another run, or --resume is missing."""
         path = self.checkpoint
         if path is None or not (path.exists() or (self.resume and previous_of(path).exists())):
             return None
@@ -52,88 +61,91 @@ class Files:
         return found
 
 
-@final
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Goal:
-    """Which certificate is wanted of a training run, and what is spent on it; as in `s4q.run`."""
-
-    stop_when_gap: float | None = None
-    evaluation_share: float = 0.0
-
-
 def train(
-    problem: str,
-    episodes: int,
-    *,
-    preset: PresetName = "practical",
-    seed: int = 0,
-    goal: Goal | None = None,
-    files: Files,
-) -> s4q.Run:
-    """Learn a built-in problem with S4Q, counting episodes, for `episodes` in all.
+    problem: Annotated[
+        str, typer.Argument(help=f"One of {', '.join(BUILDERS)}; or the id of a Gymnasium environment.")
+    ],
+    episodes: Annotated[
+        str, typer.Option(help="Episodes of the whole run, those before --resume included; 1e6 is understood.")
+    ] = "1e6",
+    preset: Annotated[PresetName, typer.Option(help="See the README.")] = "practical",
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the episodes. Without it one is drawn and printed.", show_default=False)
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="Steps of an episode of an environment.")] = None,
+    reward_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Lowest and highest reward of a step of an environment: --reward-range -1 0."),
+    ] = None,
+    value_bound: Annotated[float | None, typer.Option(help="The most that an episode of it can return.")] = None,
+    evaluate: Annotated[int, typer.Option(help="Episodes of it to play with the policy learned.")] = 1_000,
+    stop_when_gap: Annotated[
+        float | None, typer.Option(help="End once a certificate proves that the policy is so close to the best.")
+    ] = None,
+    evaluation_share: Annotated[
+        float, typer.Option(help="Share of the episodes that play the newest policy for that certificate.")
+    ] = 0.0,
+    checkpoint: Annotated[Path | None, typer.Option(help="Written at the beginning and after each phase.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
+    minutes: Annotated[float, typer.Option(help="The longest time between two checkpoints.")] = 5.0,
+    log: Annotated[Path | None, typer.Option(help="A file of JSON lines, one per request and phase.")] = None,
+) -> None:
+    """Learn with S4Q; interrupted and resumed, it gives the very same result."""
+    of_env = {"horizon": horizon, "reward_range": reward_range and list(reward_range), "value_bound": value_bound}
+    settings = {"problem": problem, "preset": preset, "evaluation_share": evaluation_share}
+    built_in, scored = problem in BUILDERS, None
+    with refusals(), _interruptions(checkpoint):
+        count = whole_number(episodes)
+        require_count("--evaluate", evaluate, "the number of episodes to play at the end", at_least=0)
+        files = Files(checkpoint=checkpoint, resume=resume, minutes=minutes, log=log)
+        if built_in and any(value is not None for value in of_env.values()):
+            raise ValueError(f"--horizon, --reward-range and --value-bound are for environments; {problem} has its own")
+        made = named_problem(problem) if built_in else _made(problem)
+        settings |= {} if built_in else of_env
+        found = files.interrupted(settings)
+        seed = _chosen_seed(seed, found)
+        options: dict[str, Any] = {
+            "stop_when_gap": stop_when_gap,
+            "checkpoint": files.autosave(settings),
+            "callback": files.logs(),
+            "progress_bar": True,
+        }
+        if built_in:
+            learner, collector = found or s4q.S4Q(made, preset), s4q.collectors.CountCollector(made, seed=seed)
+            run = s4q.run(learner, collector, count, evaluation_share=evaluation_share, **options)
+        else:
+            if found is None or checkpoint is None:
+                choices: dict[str, Any] = {**of_env, "reward_range": reward_range}
+                agent = s4q.Agent(made, preset=preset, seed=seed, **choices)
+                agent.learn(count, evaluation_share=evaluation_share, **options)
+            else:
+                agent = s4q.Agent.load(checkpoint, env=made).resume(count, **options)
+            run, scored = cast(s4q.Run, agent.last_run), agent.evaluate(evaluate) if evaluate else None
+    for line in (run, scored, run.certificate):
+        if line is not None:
+            typer.echo(str(line))
 
-    >>> train("chain", 1000, files=Files()).episodes
-    1000
-    """
-    mdp = named_problem(problem)
-    goal = goal or Goal()
-    settings = {"problem": problem, "preset": preset, "evaluation_share": goal.evaluation_share}
-    learner = s4q.S4Q(mdp, preset=preset)
-    return s4q.run(
-        files.interrupted(settings) or learner,
-        s4q.collectors.CountCollector(mdp, seed=seed),
-        episodes,
-        stop_when_gap=goal.stop_when_gap,
-        evaluation_share=goal.evaluation_share,
-        checkpoint=files.autosave(settings),
-        callback=files.logs(),
-        progress_bar=True,
-    )
+
+@contextmanager
+def _interruptions(checkpoint: Path | None) -> Iterator[None]:
+    """End with exit code 130 on Ctrl-C, and say how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = "nothing was saved; pass --checkpoint" if checkpoint is None else "go on with the same line and --resume"
+        typer.echo(f"interrupted: {kept}", err=True)
+        raise typer.Exit(130) from None
 
 
-def train_environment(
-    env_id: str,
-    episodes: int,
-    *,
-    horizon: int | None = None,
-    reward_range: tuple[float, float] | None = None,
-    value_bound: float | None = None,
-    preset: PresetName = "practical",
-    seed: int = 0,
-    evaluate: int = 1_000,
-    goal: Goal | None = None,
-    files: Files,
-) -> tuple[s4q.Run, s4q.Evaluation | None]:
-    """Learn a Gymnasium environment with an Agent, for `episodes` in all; and play its policy `evaluate` times."""
-    env, goal = _made(env_id), goal or Goal()
-    declared = None if reward_range is None else list(reward_range)
-    settings = {
-        "problem": env_id,
-        "horizon": horizon,
-        "reward_range": declared,
-        "value_bound": value_bound,
-        "preset": preset,
-        "evaluation_share": goal.evaluation_share,
-    }
-    autosave, told = files.autosave(settings), files.logs()
-    found = files.interrupted(settings)
-    if found is None or files.checkpoint is None:
-        agent = s4q.Agent(
-            env, horizon=horizon, reward_range=reward_range, value_bound=value_bound, preset=preset, seed=seed
-        )
-        agent.learn(
-            episodes,
-            progress_bar=True,
-            callback=told,
-            checkpoint=autosave,
-            stop_when_gap=goal.stop_when_gap,
-            evaluation_share=goal.evaluation_share,
-        )
-    else:
-        found.require_seed(seed)
-        agent = s4q.Agent.load(files.checkpoint, env=env)
-        agent.resume(episodes, progress_bar=True, callback=told, checkpoint=autosave, stop_when_gap=goal.stop_when_gap)
-    return cast(s4q.Run, agent.last_run), agent.evaluate(evaluate) if evaluate else None
+def _chosen_seed(seed: int | None, found: s4q.Checkpoint | None) -> int:
+    """The seed of the checkpoint, the one that was given, or a new one, which is printed."""
+    if found is not None:
+        found.require_seed(found.seed if seed is None else seed)
+        return found.seed
+    chosen = drawn_seed(seed)
+    if seed is None:
+        typer.echo(f"seed {chosen} (repeat this run with --seed {chosen})")
+    return chosen
 
 
 def _made(env_id: str) -> Any:

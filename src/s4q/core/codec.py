@@ -1,48 +1,46 @@
-"""State: objects as plain numbers and arrays, and back.
+"""Codec: objects as plain numbers and arrays, and back. Only checkpoints use it.
 
-An object that can be saved says what it is made of (`state`) and how it is made of that again (`from_state`). Objects
-and arrays that several others hold are stored once and are shared again after reading: identity is part of the state.
-Reading trusts nothing: every name, type, shape and reference is checked, and nothing may be left over.
+What is saved of an object is what its class annotates: `get_type_hints` names the fields and their types. Objects and
+arrays that several others hold are stored once and are shared again after reading: identity is part of the state.
+Reading trusts nothing. Every name, type, size and reference is checked, and nothing may be left over. It must never
+run code that a file brings along. Beside the plain types, a field may be
+
+    int                            a count: never negative;  Positive: at least 1
+    Annotated[Array, "n K"]        an array, finite (an IntArray: never negative), with the sizes n and K
+    Annotated[Array, "..."]        an array that the class checks itself
+    Annotated[int, "K"]            the size K itself
+    Annotated[X, SavedAs(Y)]       an X, of which only a Y can be saved
+    NotSaved[X]                    a field that has its default again after reading
+
+A small letter means one size within an object. A capital letter is a size of the problem: one in the whole file.
+An object is made without `__init__`. It then checks itself in `check_restored` or, for want of it, `__post_init__`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field
+from functools import cache
 from math import isfinite
-from typing import Any, Protocol, Self, TypeVar, final
+from operator import index
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, final, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from s4q.core.blocks import Array, BoolArray, IntArray
-from s4q.core.validation import require_finite, require_shape
+from s4q.core.validation import require_finite
 
-State = dict[str, Any]  # leaves: None, bool, int, float, str, arrays, Json, Stateful objects; lists and dicts of them
-DTYPES = ("<f8", "<i8", "|b1")
-
-
-class Stateful(Protocol):
-    """An object that can be saved."""
-
-    def state(self) -> State:
-        """What it is made of; other objects stand for themselves."""
-        ...
-
-    @classmethod
-    def from_state(cls, reader: "Reader") -> Self:
-        """The object made of it."""
-        ...
-
-
-T = TypeVar("T", bound=Stateful)
-U = TypeVar("U", bound=Stateful)
+T = TypeVar("T")
+_NOT_SAVED = "not saved"
+NotSaved = Annotated[T, _NOT_SAVED]
+Positive = Annotated[int, 1]
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Json:
-    """A leaf that is stored as it stands: any value that JSON can hold."""
+class SavedAs:
+    """Says what a field that may hold anything must hold to be saved."""
 
-    value: Any
+    hint: Any
 
 
 def cannot_be_saved(name: str, thing: object, *kinds: type) -> ValueError:
@@ -63,7 +61,7 @@ class Packed:
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
-def pack(root: Stateful) -> Packed:
+def pack(root: object) -> Packed:
     """The state of an object and of everything it holds.
 
     >>> from s4q import LinearQ, Mixture
@@ -80,54 +78,6 @@ def pack(root: Stateful) -> Packed:
     return packer.packed
 
 
-@final
-class _Packer:
-    def __init__(self) -> None:
-        self.packed = Packed()
-        self._known: dict[int, int | str] = {}
-        self._alive: list[object] = []  # so that no id is given away meanwhile
-
-    def number(self, thing: Stateful) -> int:
-        """The number of an object, stored on first sight."""
-        if id(thing) not in self._known:
-            number, kind = len(self.packed.objects), type(thing).__name__
-            self._remember(thing, number)
-            self.packed.objects.append(None)
-            fields = {name: self._leaf(value, f"{kind}.{number}.{name}") for name, value in thing.state().items()}
-            self.packed.objects[number] = {"kind": kind, "fields": fields}
-        return int(self._known[id(thing)])
-
-    def _remember(self, thing: object, address: int | str) -> None:
-        self._known[id(thing)] = address
-        self._alive.append(thing)
-
-    def _leaf(self, value: Any, name: str) -> Any:
-        if value is None or isinstance(value, (bool, str)):
-            return value
-        if isinstance(value, (int, np.integer)):
-            return int(value)
-        if isinstance(value, (float, np.floating)):
-            # JSON has no infinities
-            return float(value) if isfinite(value) else {"array": self._array(np.array(value, dtype=np.float64), name)}
-        if isinstance(value, np.ndarray):
-            return {"array": self._array(value, name)}
-        if isinstance(value, (list, tuple)):
-            return [self._leaf(one, f"{name}.{i}") for i, one in enumerate(value)]
-        if isinstance(value, dict):
-            return {"row": {key: self._leaf(one, f"{name}.{key}") for key, one in value.items()}}
-        if isinstance(value, Json):
-            return {"json": value.value}
-        return {"object": self.number(value)}
-
-    def _array(self, array: NDArray[Any], name: str) -> str:
-        if array.dtype.str not in DTYPES:
-            raise ValueError(f"{name} has dtype {array.dtype}; only float64, int64 and bool arrays can be saved")
-        if id(array) not in self._known:
-            self._remember(array, name)
-            self.packed.arrays[name] = array
-        return str(self._known[id(array)])
-
-
 def unpack(packed: Packed, kind: type[T]) -> T:
     """The root object, made again. ValueError when anything is not as it must be."""
     store = _Store(packed)
@@ -139,6 +89,103 @@ def unpack(packed: Packed, kind: type[T]) -> T:
     return root
 
 
+class _Type(NamedTuple):
+    """An annotation taken apart."""
+
+    form: Any  # bool, int, float, str, np.ndarray, list, tuple, dict, Mapping, Literal or Union (one of some classes)
+    parts: tuple[Any, ...] = ()  # what the form is made of: the types of items, the dtype, the classes, the words
+    extra: Any = None  # the letters of sizes, the least count, or the length of a tuple
+    optional: bool = False  # may it be None?
+
+
+@cache
+def _type(hint: Any) -> _Type:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        if isinstance(parts[1], SavedAs):
+            return _type(parts[1].hint)
+        return _type(parts[0])._replace(extra=tuple(parts[1].split()) if isinstance(parts[1], str) else parts[1])
+    if origin in (Union, UnionType):
+        rest = tuple(one for one in parts if one is not NoneType)
+        some = _type(rest[0]) if len(rest) == 1 else _Type(Union, rest)
+        return some._replace(optional=rest != parts)
+    if origin is np.ndarray:
+        return _Type(origin, (np.dtype(get_args(parts[1])[0]).str,))
+    if hint in (bool, int, float, str) or origin is Literal:
+        return _Type(origin or hint, parts)
+    if origin in (list, tuple, Sequence):
+        fixed = origin is tuple and parts[-1] is not ...
+        return _Type(list if origin is list else tuple, (_type(parts[0]),), len(parts) if fixed else None)
+    if origin is Mapping:
+        return _Type(dict) if parts[0] is str else _Type(origin, (_type(parts[0]), _type(parts[1])))
+    return _Type(Union, (hint,))
+
+
+@cache
+def _saved(kind: Any) -> dict[str, _Type]:
+    """The fields of a class that are saved."""
+    hints = get_type_hints(kind, include_extras=True)
+    if not hints:
+        raise TypeError(f"{kind.__name__} annotates no fields, so nothing of it can be saved")
+    return {name: _type(hint) for name, hint in hints.items() if _NOT_SAVED not in getattr(hint, "__metadata__", ())}
+
+
+@cache
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not saved; one without a default is made by the class itself."""
+    rest = [one for one in getattr(kind, "__dataclass_fields__", {}).values() if one.name not in _saved(kind)]
+    return {one.name: one.default for one in rest if one.default is not MISSING}
+
+
+@final
+class _Packer:
+    def __init__(self) -> None:
+        self.packed = Packed()
+        self._known: dict[int, int | str] = {}
+        self._alive: list[object] = []  # so that no id is given away meanwhile
+
+    def number(self, thing: object) -> int:
+        """The number of an object, which is stored when it is met for the first time."""
+        if id(thing) not in self._known:
+            number, values = len(self.packed.objects), dict[str, Any]()
+            kind: Any = type(thing)
+            self._remember(thing, number)
+            self.packed.objects.append({"kind": kind.__name__, "fields": values})
+            for name, one in _saved(kind).items():
+                values[name] = self._leaf(one, getattr(thing, name), f"{kind.__name__}.{number}.{name}")
+        return int(self._known[id(thing)])
+
+    def _leaf(self, one: _Type, value: Any, where: str) -> Any:
+        form, parts, _, optional = one
+        if optional and value is None:
+            return None
+        if form is float and not isfinite(value):  # JSON has no infinities
+            return str(float(value))
+        if form in (bool, int, float, str):
+            return index(value) if form is int else form(value)
+        if form is np.ndarray:
+            return self._array(value, where, parts[0])
+        if form in (list, tuple):
+            return [self._leaf(parts[0], item, f"{where}.{i}") for i, item in enumerate(value)]
+        if form is Mapping:
+            return [[self._leaf(parts[0], key, where), self._leaf(parts[1], value[key], where)] for key in value]
+        if form is Union and type(value) not in parts:
+            raise cannot_be_saved(where, value, *parts)
+        return {"object": self.number(value)} if form is Union else value
+
+    def _array(self, array: NDArray[Any], name: str, dtype: str) -> dict[str, str]:
+        if array.dtype.str != dtype:
+            raise ValueError(f"{name} has dtype {array.dtype}; only {np.dtype(dtype)} can be saved there")
+        if id(array) not in self._known:
+            self._remember(array, name)
+            self.packed.arrays[name] = array
+        return {"array": str(self._known[id(array)])}
+
+    def _remember(self, thing: object, address: int | str) -> None:
+        self._known[id(thing)] = address
+        self._alive.append(thing)
+
+
 @final
 class _Store:
     """What has been read, and what was made of it so far."""
@@ -146,153 +193,116 @@ class _Store:
     def __init__(self, packed: Packed) -> None:
         self._packed = packed
         self._open: set[int] = set()
+        self._problem: dict[str, int] = {}  # sizes by capital letters
+        self._object: dict[str, int] = {}  # sizes by small letters, of the object that is being made
         self.built: dict[int, Any] = {}
         self.used: set[str] = set()
 
-    def build(self, number: Any, kinds: tuple[type[Any], ...], where: str) -> Any:
+    def build(self, number: Any, kinds: tuple[Any, ...], where: str) -> Any:
+        """The object of this number, made when it is met for the first time."""
         objects = self._packed.objects
         if type(number) is not int or not 0 <= number < len(objects) or number in self._open:
             raise ValueError(f"{where} refers to object {number!r}, which does not exist or holds itself")
         entry = objects[number]
         if not isinstance(entry, dict) or set(entry) != {"kind", "fields"} or not isinstance(entry["fields"], dict):
             raise ValueError(f"object {number} must be a kind and its fields")
-        by_name = {kind.__name__: kind for kind in kinds}
-        kind = by_name.get(entry["kind"]) if isinstance(entry["kind"], str) else None
+        kind = next((kind for kind in kinds if kind.__name__ == entry["kind"]), None)
         if kind is None:
-            raise ValueError(f"{where} must be a {' or a '.join(by_name)}; got {entry['kind']!r}")
+            raise ValueError(f"{where} must be a {' or a '.join(k.__name__ for k in kinds)}; got {entry['kind']!r}")
         if number not in self.built:
             self._open.add(number)
-            reader = Reader(self, f"{kind.__name__}.{number}", entry["fields"])
-            self.built[number] = kind.from_state(reader)
-            reader.close()
+            outer, self._object = self._object, {}
+            self.built[number] = self._made(kind, entry["fields"], f"{kind.__name__}.{number}")
+            self._object = outer
             self._open.remove(number)
         return self.built[number]
 
-    def array(self, name: Any, where: str) -> NDArray[Any]:
+    def _made(self, kind: Any, values: Mapping[str, Any], where: str) -> Any:
+        thing, saved = kind.__new__(kind), _saved(kind)
+        for name, one in saved.items():
+            if name not in values:
+                raise ValueError(f"{where}.{name} is missing")
+            object.__setattr__(thing, name, self._leaf(one, values[name], f"{where}.{name}"))
+        if len(values) > len(saved):
+            raise ValueError(f"{where} must not have a field {min(set(values) - set(saved))!r}")
+        for name, default in _defaults(kind).items():
+            object.__setattr__(thing, name, default)
+        check = getattr(thing, "check_restored", None) or getattr(thing, "__post_init__", None)
+        if check is not None:
+            check()
+        return thing
+
+    def _leaf(self, one: _Type, value: Any, where: str) -> Any:
+        form, parts, extra, optional = one
+        if optional and value is None:
+            return None
+        if form is float and value in ("inf", "-inf", "nan"):
+            return float(value)
+        if form in (bool, float, str):
+            fits = type(value) is form and (form is not float or isfinite(value))
+            return value if fits else _refuse(where, _WORDS[form], value)
+        if form is int:
+            return self._integer(value, extra, where)
+        if form is Literal:
+            return value if value in parts else _refuse(where, f"one of {', '.join(parts)}", value)
+        if form is np.ndarray:
+            return self._array(value, parts[0], extra, where)
+        if form is dict:
+            return value if isinstance(value, dict) else _refuse(where, "an object", value)
+        if form is Union:
+            return self.build(_inside(value, "object", where), parts, where)
+        if not isinstance(value, list):
+            _refuse(where, "a list", value)
+        if form is Mapping:
+            return self._mapping(value, parts, where)
+        if extra is not None and len(value) != extra:
+            _refuse(where, f"a list of {extra}", value)
+        return form(self._leaf(parts[0], item, f"{where}.{i}") for i, item in enumerate(value))
+
+    def _integer(self, value: Any, extra: Any, where: str) -> int:
+        least = extra if isinstance(extra, int) else 0
+        if type(value) is not int or value < least:
+            _refuse(where, f"a whole number of at least {least}", value)
+        if isinstance(extra, tuple):
+            self._require_sizes((value,), extra, where)
+        return int(value)
+
+    def _mapping(self, value: list[Any], parts: tuple[Any, ...], where: str) -> dict[Any, Any]:
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+            _refuse(where, "a list of pairs", value)
+        made = {self._leaf(parts[0], key, where): self._leaf(parts[1], item, where) for key, item in value}
+        return made if len(made) == len(value) else _refuse(where, "a list of pairs, no key twice", value)
+
+    def _array(self, value: Any, dtype: str, letters: tuple[str, ...], where: str) -> NDArray[Any]:
+        name = _inside(value, "array", where)
         if not isinstance(name, str) or name not in self._packed.arrays:
             raise ValueError(f"{where} refers to the array {name!r}, which does not exist")
         self.used.add(name)
-        return self._packed.arrays[name]
-
-
-@final
-class Reader:
-    """The fields of one object, each of which must be taken, as what it is."""
-
-    def __init__(self, store: _Store, where: str, fields: Mapping[str, Any]) -> None:
-        self._store, self._where, self._fields = store, where, fields
-        self._taken: set[str] = set()
-        self._rows: list[Reader] = []
-
-    def close(self) -> None:
-        """Nothing may be left over."""
-        for row in self._rows:
-            row.close()
-        rest = sorted(set(self._fields) - self._taken)
-        if rest:
-            raise ValueError(f"{self._where} must not have a field {rest[0]!r}")
-
-    def has(self, name: str) -> bool:
-        """Is there a value, not None?"""
-        return self._take(name) is not None
-
-    def flag(self, name: str) -> bool:
-        value = self._take(name)
-        return bool(value) if isinstance(value, bool) else self._refuse(name, "true or false", value)
-
-    def text(self, name: str) -> str:
-        value = self._take(name)
-        return value if isinstance(value, str) else self._refuse(name, "text", value)
-
-    def integer(self, name: str, at_least: int = 0) -> int:
-        return self._integer(name, self._take(name), at_least)
-
-    def integers(self, name: str, at_least: int = 0) -> list[int]:
-        return [self._integer(name, value, at_least) for value in self._list(name)]
-
-    def number(self, name: str) -> float:
-        return self._number(name, self._take(name))
-
-    def numbers(self, name: str) -> tuple[float, ...]:
-        return tuple(self._number(name, value) for value in self._list(name))
-
-    def json(self, name: str) -> Any:
-        return self._inside(name, self._take(name), "json")
-
-    def floats(self, name: str, shape: tuple[int | None, ...], finite: bool = True) -> Array:
-        """A float64 array; None in `shape` accepts any length."""
-        array = self._array(name, "<f8", shape)
-        if finite:
-            require_finite(f"{self._where}.{name}", array)
-        return array
-
-    def counts(self, name: str, shape: tuple[int | None, ...]) -> IntArray:
-        """An int64 array without negative entries."""
-        array = self._array(name, "<i8", shape)
-        return array if array.min(initial=0) >= 0 else self._refuse(name, "at least 0 everywhere", array.min())
-
-    def flags(self, name: str, shape: tuple[int | None, ...]) -> BoolArray:
-        return self._array(name, "|b1", shape)
-
-    def one(self, name: str, kind: type[T]) -> T:
-        """Another object, of this kind; the same one wherever it is referred to."""
-        number = self._inside(name, self._take(name), "object")
-        thing: T = self._store.build(number, (kind,), f"{self._where}.{name}")
-        return thing
-
-    def either(self, name: str, first: type[T], second: type[U]) -> T | U:
-        """Another object, of one of two kinds."""
-        number = self._inside(name, self._take(name), "object")
-        thing: T | U = self._store.build(number, (first, second), f"{self._where}.{name}")
-        return thing
-
-    def each(self, name: str, *kinds: type[T]) -> list[T]:
-        """A list of other objects."""
-        numbers = [self._inside(name, value, "object") for value in self._list(name)]
-        return [self._store.build(number, kinds, f"{self._where}.{name}") for number in numbers]
-
-    def rows(self, name: str) -> list["Reader"]:
-        """A list of rows, each with fields of its own."""
-        return [self._row(f"{name}.{i}", value) for i, value in enumerate(self._list(name))]
-
-    def row(self, name: str) -> "Reader":
-        """Fields within a field."""
-        return self._row(name, self._take(name))
-
-    def _row(self, name: str, value: Any) -> "Reader":
-        fields = self._inside(name, value, "row")
-        self._rows.append(Reader(self._store, f"{self._where}.{name}", fields if isinstance(fields, dict) else {}))
-        return self._rows[-1]
-
-    def _take(self, name: str) -> Any:
-        if name not in self._fields:
-            raise ValueError(f"{self._where}.{name} is missing")
-        self._taken.add(name)
-        return self._fields[name]
-
-    def _list(self, name: str) -> list[Any]:
-        value = self._take(name)
-        return value if isinstance(value, list) else self._refuse(name, "a list", value)
-
-    def _inside(self, name: str, value: Any, tag: str) -> Any:
-        return value[tag] if isinstance(value, dict) and set(value) == {tag} else self._refuse(name, f"a {tag}", value)
-
-    def _integer(self, name: str, value: Any, at_least: int) -> int:
-        fits = type(value) is int and value >= at_least
-        return int(value) if fits else self._refuse(name, f"a whole number of at least {at_least}", value)
-
-    def _number(self, name: str, value: Any) -> float:
-        if isinstance(value, dict):
-            return float(self._array(name, "<f8", (), value))
-        return value if isinstance(value, float) else self._refuse(name, "a number", value)
-
-    def _array(self, name: str, dtype: str, shape: tuple[int | None, ...], value: Any = None) -> NDArray[Any]:
-        where = f"{self._where}.{name}"
-        array = self._store.array(self._inside(name, value or self._take(name), "array"), where)
+        array = self._packed.arrays[name]
         if array.dtype.str != dtype:
             raise ValueError(f"{where} must have dtype {dtype}; got {array.dtype.str}")
-        require_shape(where, array, shape, "given by the configuration")
+        if letters != ("...",):
+            self._require_sizes(array.shape, letters, where)
+            require_finite(where, array)
+        if dtype == "<i8" and array.min(initial=0) < 0:
+            _refuse(where, "at least 0 everywhere", array.min())
         return array
 
-    def _refuse(self, name: str, wanted: str, value: Any) -> Any:
-        raise ValueError(f"{self._where}.{name} must be {wanted}; got {str(value)[:60]!r}")
+    def _require_sizes(self, shape: tuple[int, ...], letters: tuple[str, ...], where: str) -> None:
+        """The sizes that the letters stand for; a letter that is new gets the size that is found."""
+        known = [self._problem if letter.isupper() else self._object for letter in letters]
+        pairs = zip(known, letters, shape, strict=False)
+        if len(shape) != len(letters) or not all(table.setdefault(letter, n) == n for table, letter, n in pairs):
+            want = tuple(table.get(letter, "any") for table, letter in zip(known, letters, strict=True))
+            raise ValueError(f"{where} must have shape ({', '.join(letters)}) = {want}; got {shape}")
+
+
+_WORDS = {bool: "true or false", float: "a number", str: "text"}
+
+
+def _inside(value: Any, tag: str, where: str) -> Any:
+    return value[tag] if isinstance(value, dict) and set(value) == {tag} else _refuse(where, f"a {tag}", value)
+
+
+def _refuse(where: str, wanted: str, value: Any) -> Any:
+    raise ValueError(f"{where} must be {wanted}; got {str(value)[:60]!r}")

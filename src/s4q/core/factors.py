@@ -3,7 +3,6 @@
 from typing import final
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri
 
 from s4q.core.blocks import Array
 
@@ -17,6 +16,8 @@ def whitener(gram: Array, ridge: float) -> Array:
     k = gram.shape[-1]
     if k == 1 and gram.min(initial=0.0) + ridge > 0:
         return _read_only(np.asarray(1.0 / np.sqrt(gram + ridge)))
+    from scipy.linalg.lapack import dtrtri  # loading scipy takes as long as all of s4q, and one-hot features need none
+
     try:
         factor = np.linalg.cholesky(gram + ridge * np.eye(k))
     except np.linalg.LinAlgError:

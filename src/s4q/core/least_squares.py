@@ -12,13 +12,13 @@ Sums are the default: one Cholesky factor per fit instead of one update per samp
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import cast, final
+from typing import Annotated, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array, BoolArray, IntArray
-from s4q.core.codec import Reader, State
+from s4q.core.codec import NotSaved
 from s4q.core.factors import Factors
 from s4q.core.optimism import norms_sq
 from s4q.core.validation import finite_array, require_count, require_finite, require_positive, require_shape
@@ -37,12 +37,14 @@ class Moments:
     ([2.0, 10.0], 6)
     """
 
-    gram: Array  # (n_blocks, k, k): sum of phi phi^T
-    moment: Array  # (n_blocks, k): sum of phi y
-    moment_sq: Array  # (n_blocks, k): sum of phi y^2
+    gram: Annotated[Array, "B K K"]  # sum of phi phi^T
+    moment: Annotated[Array, "B K"]  # sum of phi y
+    moment_sq: Annotated[Array, "B K"]  # sum of phi y^2
     sum_y2: float  # sum of y^2
     n: int  # number of samples
-    known: Factors | None = field(default=None, repr=False)  # of the Gram matrix, shared by whoever shares that
+    known: NotSaved[Factors | None] = field(
+        default=None, repr=False
+    )  # of the Gram matrix, shared by whoever shares that
 
     @classmethod
     def zeros(cls, n_blocks: int, block_dim: int) -> "Moments":
@@ -110,24 +112,6 @@ class Moments:
             require_shape(f"answer.moments.{name}", array, gram_shape[:2], "(n_blocks, k)")
         for name in ("gram", "moment", "moment_sq", "sum_y2"):
             require_finite(f"answer.moments.{name}", np.asarray(getattr(self, name)))
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {
-            "gram": self.gram,
-            "moment": self.moment,
-            "moment_sq": self.moment_sq,
-            "sum_y2": float(self.sum_y2),
-            "n": int(self.n),
-        }
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Moments":
-        """From a checkpoint."""
-        moment = reader.floats("moment", (None, None))
-        gram = reader.floats("gram", (*moment.shape, moment.shape[1]))
-        moment_sq = reader.floats("moment_sq", moment.shape)
-        return cls(gram, moment, moment_sq, reader.number("sum_y2"), reader.integer("n"))
 
 
 def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: IntArray | None = None) -> Array:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array, IntArray, Phi, States
-from s4q.core.codec import Reader, State
 from s4q.core.optimism import QLevel
 from s4q.core.validation import finite_array, require_shape
 
@@ -100,15 +99,6 @@ class LinearQ:
     def same_as(self, other: "LinearQ") -> bool:
         """True if all parameters are equal, bit for bit."""
         return self.horizon == other.horizon and all(map(_same, self.levels, other.levels))
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {"levels": list(self.levels)}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "LinearQ":
-        """From a checkpoint."""
-        return cls(reader.each("levels", QLevel))
 
     def optimistic(self, h: int, phi: Phi) -> Array:
         """phi . theta + bonus at level h, unclipped, (n, n_actions)."""

@@ -9,7 +9,7 @@ collectors import this module and never each other. Levels are h = 0..H-1, the p
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import log
 from typing import Generic, Protocol, TypeVar, final
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array, IntArray, Phi, States
-from s4q.core.codec import Reader, State
+from s4q.core.codec import Positive
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
 from s4q.core.optimism import QLevel
@@ -250,7 +250,7 @@ class Returns:
     Returns(n_episodes=3, return_sum=1.5, return_sum_sq=None, start_value_sum=None, n_steps=9)
     """
 
-    n_episodes: int
+    n_episodes: Positive
     return_sum: float
     return_sum_sq: float | None  # None where the collector cannot tell
     start_value_sum: float | None  # the policy's own optimistic value at the start states; None if it has none
@@ -263,21 +263,6 @@ class Returns:
             _both(self.return_sum_sq, other.return_sum_sq),
             _both(self.start_value_sum, other.start_value_sum),
             self.n_steps + other.n_steps,
-        )
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Returns":
-        """From a checkpoint."""
-        return cls(
-            n_episodes=reader.integer("n_episodes", at_least=1),
-            return_sum=reader.number("return_sum"),
-            return_sum_sq=reader.number("return_sum_sq") if reader.has("return_sum_sq") else None,
-            start_value_sum=reader.number("start_value_sum") if reader.has("start_value_sum") else None,
-            n_steps=reader.integer("n_steps"),
         )
 
 

@@ -7,13 +7,12 @@ Nothing here knows an environment or an algorithm.
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import numpy as np
-from scipy.linalg.blas import dtrmm
 
 from s4q.core.blocks import Array, IntArray, Phi
-from s4q.core.codec import Reader, State
+from s4q.core.codec import SavedAs
 from s4q.core.validation import require_finite, require_shape
 
 TIE = 1e-11  # of the best value: closer than this is equal
@@ -46,11 +45,11 @@ class QLevel:
     ([[1.0, 2.0]], [1.5], [1])
     """
 
-    theta: Any
-    whitener: Any = None
-    width: Any = None
+    theta: Annotated[Any, SavedAs(Annotated[Array, "n k"])]
+    whitener: Annotated[Any, SavedAs(Annotated[Array, "n k k"] | None)] = None
+    width: Annotated[Any, SavedAs(Annotated[Array, "n"] | None)] = None
     clip: tuple[float, float] = (-inf, inf)
-    second: Any = None
+    second: Annotated[Any, SavedAs(Annotated[Array, "n k"] | None)] = None
     noise: float = 0.0
     ceiling: float = 0.0
     ridge: float = 0.0
@@ -63,6 +62,12 @@ class QLevel:
             raise ValueError(f"clip holds (lower, upper) with lower <= upper; got {self.clip}")
         if isinstance(self.theta, np.ndarray | list | tuple):
             self._check()
+
+    def check_restored(self) -> None:
+        """Arrays read from a file are read only, so that levels go on sharing them."""
+        for array in self.arrays:
+            array.setflags(write=False)
+        self.__post_init__()
 
     def _check(self) -> None:
         theta = _frozen("theta", self.theta, (None, None), "(n_blocks, k)")
@@ -88,27 +93,6 @@ class QLevel:
     def numbers(self) -> tuple[float, ...]:
         """All other parameters."""
         return (*self.clip, self.noise, self.ceiling, self.ridge, self.kappa)
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        arrays = {"theta": self.theta, "whitener": self.whitener, "width": self.width, "second": self.second}
-        return {**arrays, "numbers": list(self.numbers)}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "QLevel":
-        """From a checkpoint."""
-        theta = reader.floats("theta", (None, None))
-        n_blocks, k = theta.shape
-        shapes = {"whitener": (n_blocks, k, k), "width": (n_blocks,), "second": (n_blocks, k)}
-        arrays = {name: reader.floats(name, shape) if reader.has(name) else None for name, shape in shapes.items()}
-        for array in (theta, *arrays.values()):
-            if array is not None:
-                array.setflags(write=False)  # so that it is shared, not copied
-        numbers = reader.numbers("numbers")
-        if len(numbers) != 6:
-            raise ValueError(f"numbers of a QLevel must be 6; got {len(numbers)}")
-        low, high, noise, ceiling, ridge, kappa = numbers
-        return cls(theta, **arrays, clip=(low, high), noise=noise, ceiling=ceiling, ridge=ridge, kappa=kappa)
 
     def optimistic(self, phi: Phi, norm_sq: Array | None = None) -> Array:
         """phi . theta + bonus, unclipped, (n, n_actions).
@@ -237,6 +221,8 @@ def is_lower(whitener: Any) -> bool:
 
 def _lower_times(matrix: Any, vectors: Any) -> Any:
     """matrix @ vector for every vector, for a lower triangular matrix: half the work of a full product."""
+    from scipy.linalg.blas import dtrmm  # as in `factors.whitener`
+
     n, n_actions, k = vectors.shape
     # BLAS counts columns first, so it sees both transposed.
     product = dtrmm(1.0, matrix.T, vectors.reshape(n * n_actions, k).T, trans_a=1)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Annotated, Protocol, final
 
 import numpy as np
 
 from s4q.core.blocks import Array, Phi, States
-from s4q.core.codec import Reader, State, cannot_be_saved
+from s4q.core.codec import SavedAs
 from s4q.core.linear_q import LinearQ
 from s4q.core.validation import finite_array, require_count, require_probabilities, require_shape
 
@@ -33,6 +33,9 @@ def require_policy(name: str, policy: object) -> None:
 class UniformPolicy:
     """Every action with the same probability.
 
+    Args:
+        n_actions: Number of actions.
+
     >>> UniformPolicy(4).probabilities(0, np.zeros(1), Phi(np.zeros((1, 4, 1)), np.zeros((1, 4), int))).tolist()
     [[0.25, 0.25, 0.25, 0.25]]
     """
@@ -47,27 +50,22 @@ class UniformPolicy:
         del h, phi
         return np.full((len(states), self.n_actions), 1.0 / self.n_actions)
 
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {"n_actions": self.n_actions}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "UniformPolicy":
-        """From a checkpoint."""
-        return cls(reader.integer("n_actions"))
-
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
     """One of several policies, drawn once per episode.
 
-    >>> Mixture([UniformPolicy(2), UniformPolicy(2)], [0.25, 0.75]).weights.tolist()
-    [0.25, 0.75]
+    Args:
+        policies: The policies.
+        weights: Probability of each, (number of policies,).
+
+    >>> Mixture([UniformPolicy(2), UniformPolicy(2)], [0.25, 0.75])
+    Mixture(2 policies, weights 0.25, 0.75)
     """
 
-    policies: Sequence[Policy]
-    weights: Array  # (len(policies),)
+    policies: Annotated[Sequence[Policy], SavedAs(tuple[LinearQ | UniformPolicy, ...])]
+    weights: Annotated[Array, "n"]  # one per policy
 
     def __post_init__(self) -> None:
         policies = tuple(self.policies) if isinstance(self.policies, Iterable) else (self.policies,)
@@ -82,18 +80,10 @@ class Mixture:
         object.__setattr__(self, "policies", policies)
         object.__setattr__(self, "weights", weights)
 
-    def state(self) -> State:
-        """For a checkpoint; only our own policies can be saved."""
-        for policy in self.policies:
-            if not isinstance(policy, (LinearQ, UniformPolicy)):
-                raise cannot_be_saved("a policy", policy, LinearQ, UniformPolicy)
-        return {"policies": list(self.policies), "weights": self.weights}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Mixture":
-        """From a checkpoint."""
-        policies: list[LinearQ | UniformPolicy] = reader.each("policies", LinearQ, UniformPolicy)
-        return cls(policies, reader.floats("weights", (len(policies),)))
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{weight:.3g}" for weight in self.weights[:4].tolist())
+        more = ", ..." if len(self.policies) > 4 else ""
+        return f"Mixture({len(self.policies)} policies, weights {shown}{more})"
 
 
 def as_mixture(controller: Policy | Mixture, n_actions: int) -> Mixture:

@@ -6,13 +6,12 @@ earns 0 a step from then on, which the shift turns into a known constant: `ended
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, final, get_args
+from typing import Annotated, Literal, Protocol, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Reader, State
 from s4q.core.validation import finite_array, require_count, require_finite, require_flag, require_positive
 
 
@@ -46,10 +45,10 @@ class Spec:
     (6, (3.0, 2.0, 1.0))
     """
 
-    horizon: int  # H
-    n_actions: int
-    n_blocks: int
-    block_dim: int
+    horizon: Annotated[int, "H"]
+    n_actions: Annotated[int, "A"]
+    n_blocks: Annotated[int, "B"]
+    block_dim: Annotated[int, "K"]
     reward_min: float  # user's units
     reward_max: float
     value_bound: tuple[float, ...]  # v_h: bounds Q*_h on reachable pairs, shifted units
@@ -94,17 +93,24 @@ class Spec:
         well_specified: bool = False,
         may_end: bool = True,
     ) -> "Spec":
-        """The Spec of a feature map, a horizon and a declared reward range (never guessed from data).
+        """The Spec of a feature map, a horizon and a declared reward range, which is never guessed from data.
 
-        `value_bound` bounds the return from any step on, in the user's units: one number (1 when an episode pays
-        once) or one per level. Default: the largest reward at every step left. `radius` bounds the norm of the true
-        parameter of every regression target. Its default, sqrt(d) times the largest target (of a block sqrt(k)
-        times), is an assumption: features shorter than 1 or nearly collinear may need more. `may_end` says whether
-        episodes may end before the horizon; the reward range must then leave room for the 0 that follows.
+        Args:
+            features: The feature map, or anything with n_actions, n_blocks and block_dim.
+            horizon: Steps of an episode.
+            reward_range: Lowest and highest reward of a step.
+            value_bound: Bound on the return from any step on, in the user's units: one number (1 when an episode
+                pays once), or one per level. None (default) means the largest reward at every step left.
+            radius: Bound on the norm of the true parameter of every regression target. None (default) means sqrt(d)
+                times the largest target (sqrt(k) times for a block). This is an assumption: features shorter than 1,
+                or nearly collinear, may need more.
+            stationary: True if dynamics, rewards and features do not depend on the step.
+            well_specified: True if the features are exact.
+            may_end: True if episodes may end before the horizon. The reward range must then hold the 0 that follows.
         """
         require_map(features)
         require_count("horizon", horizon, "the number of steps of an episode")
-        low, high = _range(reward_range, may_end)
+        low, high = checked_range(reward_range, may_end)
         shifted = _shifted_bound(horizon, low, high, value_bound, may_end)
         dim = features.n_blocks * features.block_dim
         if radius is None:
@@ -174,41 +180,6 @@ class Spec:
         """Undo the shift of values from level h on."""
         return values + (self.horizon - h) * self.reward_min
 
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {
-            "horizon": self.horizon,
-            "n_actions": self.n_actions,
-            "n_blocks": self.n_blocks,
-            "block_dim": self.block_dim,
-            "reward_min": float(self.reward_min),
-            "reward_max": float(self.reward_max),
-            "value_bound": [float(v) for v in self.value_bound],
-            "radius": [float(v) for v in self.radius],
-            "block_radius": [float(v) for v in self.block_radius],
-            "radius_from": self.radius_from,
-            "stationary": bool(self.stationary),
-            "well_specified": bool(self.well_specified),
-        }
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Spec":
-        """From a checkpoint."""
-        return cls(
-            horizon=reader.integer("horizon"),
-            n_actions=reader.integer("n_actions"),
-            n_blocks=reader.integer("n_blocks"),
-            block_dim=reader.integer("block_dim"),
-            reward_min=reader.number("reward_min"),
-            reward_max=reader.number("reward_max"),
-            value_bound=reader.numbers("value_bound"),
-            radius=reader.numbers("radius"),
-            block_radius=reader.numbers("block_radius"),
-            radius_from=reader.text("radius_from"),  # type: ignore[arg-type]  # checked there
-            stationary=reader.flag("stationary"),
-            well_specified=reader.flag("well_specified"),
-        )
-
 
 def require_map(features: object) -> None:
     """Something with the sizes of a feature map; features of states alone are told how to become one."""
@@ -225,11 +196,13 @@ def require_map(features: object) -> None:
         )
 
 
-def _range(reward_range: object, may_end: bool) -> tuple[float, float]:
-    """Lowest and highest reward of a step, in their order."""
+def checked_range(reward_range: object, may_end: bool) -> tuple[float, float]:
+    """The lowest and the highest reward of a step, as two floats."""
     pair = finite_array("reward_range", reward_range)  # type: ignore[arg-type]
     if pair.shape != (2,) or pair[0] > pair[1]:
-        raise ValueError(f"reward_range must be (lowest, highest) reward of a step; got {reward_range}")
+        raise ValueError(
+            f"reward_range must be (lowest, highest) reward of a step, with lowest <= highest; got {reward_range}"
+        )
     low, high = pair.tolist()
     if may_end and low > 0:
         raise ValueError(

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import numpy as np
 
 from s4q.core.blocks import Array, BoolArray, IntArray, Phi
-from s4q.core.codec import Reader, State
 from s4q.core.factors import Factors
 from s4q.core.least_squares import Moments
 from s4q.core.optimism import QLevel
@@ -19,14 +18,14 @@ from s4q.core.spec import Spec
 class Transitions:
     """Steps as features, not states: what a learner may keep of an episode. Rewards are shifted to start at 0."""
 
-    levels: IntArray  # (n,)
-    vectors: Array  # (n, k): phi of the action taken
-    blocks: IntArray  # (n,)
-    rewards: Array  # (n,)
-    next_vectors: Array  # (n, n_actions, k); of no meaning where the episode ended
-    next_blocks: IntArray  # (n, n_actions)
-    ended: BoolArray  # (n,): the episode ended with this step
-    weights: IntArray  # (n,): how often this very step was seen
+    levels: Annotated[IntArray, "n"]
+    vectors: Annotated[Array, "n K"]  # phi of the action taken
+    blocks: Annotated[IntArray, "n"]
+    rewards: Annotated[Array, "n"]
+    next_vectors: Annotated[Array, "n A K"]  # of no meaning where the episode ended
+    next_blocks: Annotated[IntArray, "n A"]
+    ended: Annotated[BoolArray, "n"]  # the episode ended with this step
+    weights: Annotated[IntArray, "n"]  # how often this very step was seen
 
     @classmethod
     def concatenate(cls, pieces: Sequence["Transitions"]) -> "Transitions":
@@ -77,24 +76,3 @@ class Transitions:
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
         return sum(int(getattr(self, f.name).nbytes) for f in fields(self))
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Transitions":
-        """From a checkpoint."""
-        vectors = reader.floats("vectors", (None, None))
-        n, k = vectors.shape
-        following = reader.floats("next_vectors", (n, None, k))
-        return cls(
-            levels=reader.counts("levels", (n,)),
-            vectors=vectors,
-            blocks=reader.counts("blocks", (n,)),
-            rewards=reader.floats("rewards", (n,)),
-            next_vectors=following,
-            next_blocks=reader.counts("next_blocks", following.shape[:2]),
-            ended=reader.flags("ended", (n,)),
-            weights=reader.counts("weights", (n,)),
-        )

@@ -1,5 +1,6 @@
 """Checks at the border. Every error names the argument, the value and the cure."""
 
+import secrets
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,18 @@ def require_count(name: str, value: int, meaning: str, at_least: int = 1) -> Non
         raise ValueError(
             f"{name} is {meaning}, so it must be a whole number of at least {at_least}{cure}; got {value!r}"
         )
+
+
+def drawn_seed(seed: int | None) -> int:
+    """The seed itself, or one drawn from the entropy of the operating system where it is None.
+
+    >>> drawn_seed(7), 0 <= drawn_seed(None) < 2**48
+    (7, True)
+    """
+    if seed is None:
+        return secrets.randbits(48)  # short enough to be copied by hand
+    require_count("seed", seed, "the seed of the episodes", at_least=0)
+    return int(seed)
 
 
 def require_probabilities(name: str, array: Array) -> None:

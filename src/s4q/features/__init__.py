@@ -1,8 +1,8 @@
-"""Feature maps: states in, `Phi` out. They belong to collectors, never to learners.
+"""Feature maps: a batch of states in, `Phi` out. They belong to collectors, never to learners.
 
 OneHot, PerAction, Dense, FunctionFeatures and TableFeatures are feature maps. Fourier, Tiles, RBF, RandomFourier and
-Sklearn are features of a state, which PerAction turns into a feature map. `registry` writes them down by name and
-parameters.
+Sklearn are features of a state, which PerAction turns into a feature map. `registry` describes them by name and
+parameters, for files.
 """
 
 from s4q.features import registry
@@ -34,3 +34,8 @@ __all__ = [
     "default_features",
     "registry",
 ]
+
+for _map in (OneHot, Dense, Fourier, Tiles, RBF, RandomFourier, Sklearn, FunctionFeatures):
+    registry.register(_map)
+registry.register(PerAction, PerAction.from_config)
+registry.register(TableFeatures, TableFeatures.from_lists)

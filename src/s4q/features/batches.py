@@ -1,4 +1,7 @@
-"""Array steps that feature maps share. Each row of a batch gets the same bits as the same row alone."""
+"""Array steps and checks that feature maps share.
+
+Each row of a batch gets the same bits as the same row alone, because collectors compare runs bit by bit.
+"""
 
 from typing import Any
 
@@ -26,14 +29,14 @@ def products(rows: Array, weights: Array) -> Array:
 
 
 def ones(shape: tuple[int, ...]) -> Array:
-    """Ones that take no memory: a read-only view of a single one."""
+    """An array of ones that takes no memory: a read-only view of a single number."""
     view: Array = np.ndarray(shape, np.float64, _ONE, 0, (0,) * len(shape))
     view.flags.writeable = False
     return view
 
 
 def for_every_action(vectors: Array, n_actions: int) -> Array:
-    """vectors (n, k) seen as (n, A, k): a read-only view, at a quarter of the cost of np.broadcast_to."""
+    """vectors (n, k) as a read-only view (n, A, k), at a quarter of the cost of np.broadcast_to."""
     packed = vectors if vectors.flags.c_contiguous else np.ascontiguousarray(vectors)
     n, k = packed.shape
     view: Array = np.ndarray((n, n_actions, k), np.float64, packed, 0, (8 * k, 0, 8))
@@ -42,14 +45,14 @@ def for_every_action(vectors: Array, n_actions: int) -> Array:
 
 
 def for_every_state(blocks: IntArray, n: int) -> IntArray:
-    """blocks (A,) seen as (n, A): a read-only view."""
+    """blocks (A,) as a read-only view (n, A)."""
     view: IntArray = np.ndarray((n, len(blocks)), np.int64, blocks, 0, (0, blocks.itemsize))
     view.flags.writeable = False
     return view
 
 
 def require_unit_norms(vectors: Array, cure: str) -> None:
-    """vectors (n, ..., k): finite and of norm at most 1, or an error that names the state of the batch."""
+    """Refuse vectors (n, ..., k) that are not finite or have norm above 1; the error names the state of the batch."""
     norms_sq = np.vecdot(vectors, vectors)
     if len(vectors) == 1 and norms_sq.size <= _FEW:  # plain floats: a reduction of a few numbers costs more
         inside = all(norm_sq <= UNIT * UNIT for norm_sq in norms_sq.ravel().tolist())
@@ -61,12 +64,20 @@ def require_unit_norms(vectors: Array, cure: str) -> None:
         action = f", action {bad[1]}" if len(bad) > 1 else ""
         raise ValueError(
             f"features must be finite and have norm at most 1, but at state {bad[0]} of the batch{action} "
-            f"the norm is {norm:.6g}; {cure if np.isfinite(norm) else 'look for what is not a finite number'}"
+            f"the norm is {norm:.6g}; {cure if np.isfinite(norm) else 'remove NaN and infinity'}"
         )
 
 
+def require_blocks(blocks: NDArray[Any], n_blocks: int) -> None:
+    """Refuse blocks that are not whole numbers in 0..n_blocks-1."""
+    if blocks.dtype.kind not in "iu" and blocks.size:
+        raise ValueError(f"blocks must be whole numbers; got dtype {blocks.dtype}")
+    if blocks.size and not 0 <= blocks.min() <= blocks.max() < n_blocks:
+        raise ValueError(f"blocks must lie in 0..{n_blocks - 1}; got {blocks.min()}..{blocks.max()}")
+
+
 def whole_numbers(states: Any, what: str) -> NDArray[np.int64]:
-    """States as int64; floats are refused, since a rounded index would be another state."""
+    """States as int64. Floats are refused, because a rounded number would be another state."""
     array = np.asarray(states)
     if array.dtype.kind not in "iu" and array.size:
         raise ValueError(f"states must be whole numbers, {what}; got dtype {array.dtype}")

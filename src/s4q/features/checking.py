@@ -1,4 +1,8 @@
-"""check_features: does a feature map keep its promises on an environment's observations?"""
+"""check_features: test a feature map on the observations of an environment.
+
+Users call it before they learn. Nothing outside the environment draws a random number: spaces are copied before they
+are seeded.
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ from s4q.core.blocks import Array, Phi, States
 from s4q.core.messages import FeatureMap
 from s4q.core.spec import require_map
 from s4q.core.validation import require_count, require_finite, require_shape
-from s4q.features.batches import require_unit_norms
+from s4q.features.batches import require_blocks, require_unit_norms
 from s4q.features.spaces import n_actions_of
 
 BATCH_GAP = 1e-9  # rounding of another batch size, and no more
@@ -20,7 +24,7 @@ SINGLES = 100  # observations that are also evaluated alone
 @final
 @dataclass(frozen=True, slots=True)
 class FeatureReport:
-    """What was measured. That there is a report means that every promise held."""
+    """What check_features measured. All its checks passed, else there would be no report."""
 
     n_sampled: int  # observations drawn from the space
     n_played: int  # observations met while playing
@@ -31,19 +35,27 @@ class FeatureReport:
     min_norm: float
     blocks_seen: int
     batch_gap: float  # largest difference between a state evaluated alone and in a batch
-    n_distinct: int  # features among those of the sampled observations, or of those met, at one level
+    n_distinct: int  # different features among the sampled observations, or among those met, at one level
 
 
 def check_features(
     features: FeatureMap, env: Any, n: int = 1000, seed: int = 0, *, horizon: int | None = None
 ) -> FeatureReport:
-    """Evaluate a map on n observations drawn from the space and n met while playing at random; refuse what is wrong.
+    """Evaluate a map on observations drawn from the space and met while playing at random; refuse what is wrong.
 
-    env: a Gymnasium environment (it is reset and stepped), or a pair (observation_space, action_space). Checked at
-    levels 0, the middle and the last of `horizon` (None: two levels where the map is declared stationary, else one):
-    shapes, whole blocks in range, finite, norm at most 1, the same twice, the same alone as in a batch, the same at
-    every level if declared stationary, not 0 everywhere, and not the same for every action. Nothing outside the env
-    draws a random number: spaces are copied before they are seeded.
+    These are checked at the first, the middle and the last level: shapes, blocks in range, finite, norm at most 1, the
+    same features when asked twice, the same alone as in a batch, the same at every level if declared stationary, not 0
+    everywhere, and not the same for every action.
+
+    Args:
+        features: The feature map.
+        env: A Gymnasium environment, which is reset and stepped; or a pair (observation_space, action_space).
+        n: Number of observations drawn from the space, and of observations met while playing.
+        seed: Seed of the spaces and of the environment, 0 by default.
+        horizon: Number of levels. None (default): two where the map is declared stationary, else one.
+
+    Returns:
+        What was measured. A ValueError says which check failed.
 
     >>> from gymnasium.spaces import Box, Discrete
     >>> from s4q.features import Fourier, PerAction
@@ -51,7 +63,7 @@ def check_features(
     >>> check_features(PerAction(Fourier(space, order=3), n_actions=2), (space, Discrete(2)), n=50).block_dim
     4
     """
-    require_count("n", n, "the number of observations to look at")
+    require_count("n", n, "the number of observations to check")
     require_count("seed", seed, "a seed of the spaces and the env", at_least=0)
     require_map(features)
     stationary = bool(getattr(features, "stationary", False))
@@ -99,7 +111,7 @@ class _Part:
 
 
 def _sampled(features: Any, space: Any, n: int, seed: int) -> States:
-    """Observations of the space, moved into the range the map declares: what lies outside is the env's to show."""
+    """Observations drawn from the space, moved into the range that the map declares."""
     own = deepcopy(space)
     own.seed(seed)
     states = np.stack([np.asarray(own.sample()) for _ in range(n)])
@@ -110,7 +122,7 @@ def _sampled(features: Any, space: Any, n: int, seed: int) -> States:
 
 
 def _played(env: Any, action_space: Any, n: int, seed: int) -> States:
-    """Observations met under random actions, episode i started with seed + i."""
+    """Observations met under random actions. Episode i starts with seed + i."""
     actions = deepcopy(action_space)
     actions.seed(seed)
     found: list[Any] = []
@@ -151,35 +163,32 @@ def _check(features: FeatureMap, h: int, states: States) -> _Part:
 
 
 def _require_use(parts: list[_Part], n_actions: int) -> None:
-    """Something to learn with."""
+    """Refuse features from which nothing can be learned."""
     if not any(part.norms.any() for part in parts):
-        raise ValueError("features are 0 at every observation looked at, so nothing can be learned from them")
+        raise ValueError("features are 0 at every observation checked, so nothing can be learned from them")
     if n_actions > 1 and not any(part.actions_differ for part in parts):
         raise ValueError(
-            "features are the same for every action at every observation looked at, so no action can be preferred; "
-            "put the action into them, with features.PerAction(...) for one"
+            "features are the same for every action at every observation checked, so no action can be preferred; "
+            "put the action into them, for example with features.PerAction(...)"
         )
 
 
 def _evaluated(features: FeatureMap, h: int, states: States) -> Phi:
-    """phi_h of the states, with its form checked."""
+    """phi_h of the states, with shapes, blocks and norms checked."""
     phi = features(h, states)
     if not isinstance(phi, Phi):
         raise ValueError(f"a feature map must return Phi(vectors, blocks); got {type(phi).__name__}")
     vectors, blocks = np.asarray(phi.vectors), np.asarray(phi.blocks)
     require_shape("vectors", vectors, (len(states), features.n_actions, features.block_dim), "(n, A, k)")
     require_shape("blocks", blocks, (len(states), features.n_actions), "(n, A)")
-    if blocks.dtype.kind not in "iu" or not 0 <= blocks.min() <= blocks.max() < features.n_blocks:
-        raise ValueError(
-            f"blocks must be whole numbers in 0..{features.n_blocks - 1}; got {blocks.min()}..{blocks.max()}"
-        )
+    require_blocks(blocks, features.n_blocks)
     require_finite("features", vectors)
     require_unit_norms(vectors, "divide all features by a bound on their norm")
     return phi
 
 
 def _require_same(features: FeatureMap, states: States, levels: list[int]) -> None:
-    """Declared stationary: the same at every level."""
+    """Refuse features that differ between levels, where they are declared stationary."""
     if len(states):
         first = features(levels[0], states)
         for h in levels[1:]:

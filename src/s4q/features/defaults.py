@@ -1,4 +1,7 @@
-"""Features for an environment when the user names none."""
+"""The features of an environment for which the user names none.
+
+`Agent` calls it. It refuses spaces for which no default would work well, and says what to pass instead.
+"""
 
 from typing import Any
 
@@ -8,10 +11,16 @@ from s4q.core.messages import FeatureMap
 from s4q.features.fourier import Fourier
 from s4q.features.one_hot import OneHot
 from s4q.features.per_action import PerAction
-from s4q.features.ranges import AS_GOOD_AS_INFINITE
-from s4q.features.spaces import bounds_of, cure_of, gymnasium_spaces, n_actions_of, sizes_of
+from s4q.features.spaces import (
+    AS_GOOD_AS_INFINITE,
+    bounds_of,
+    cure_of,
+    gymnasium_spaces,
+    n_actions_of,
+    sizes_of,
+)
 
-MOST_PAIRS = 200_000  # (s, a): beyond, no learner sees every pair often enough
+MOST_PAIRS = 200_000  # (s, a): with more, no learner sees every pair often enough
 MOST_DIMENSIONS = 4
 MOST_TERMS = 81  # of a Fourier basis: order 15, 8, 3, 2 in 1, 2, 3, 4 dimensions
 HIGHEST_ORDER = 15
@@ -20,7 +29,9 @@ HIGHEST_ORDER = 15
 def default_features(observation_space: Any, action_space: Any) -> FeatureMap:
     """One-hot for whole numbers; a Fourier basis per action for a Box of at most 4 dimensions with finite bounds.
 
-    The action space must be Discrete; action i is the environment's `action_space.start + i`.
+    Args:
+        observation_space: A Gymnasium Discrete, MultiDiscrete, MultiBinary or Box.
+        action_space: A Discrete. Action i is the environment's `action_space.start + i`.
 
     >>> from gymnasium.spaces import Box, Discrete
     >>> default_features(Discrete(16), Discrete(4)).n_blocks

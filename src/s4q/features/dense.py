@@ -1,7 +1,11 @@
-"""Dense features: one block, any phi(s, a) in R^d."""
+"""Dense features: one block, any phi(s, a) in R^d, from a function or a table.
+
+Use it where states and actions share features in a way of your own. Norms are checked, so that no sum of a learner
+ever holds a vector longer than 1.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -15,26 +19,30 @@ CURE = "divide all features by a bound on their norm"
 
 
 @final
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Dense:
     """One block of length d, from a function of states or from a table; a feature map.
 
-    source: a function of a batch of states, (n, ...) -> (n, A, d), with its sizes declared; or a table (S, A, d) of
-    the states 0..S-1. The norm is checked: of a table once, of a function at every call. Constants are linear in the
-    features only if you put one in: an entry that never changes, say.
+    The norm is checked: of a table once, of a function at every call. Constants are linear in the features only if
+    you put one in, such as an entry that never changes.
+
+    Args:
+        source: A function of a batch of states, (n, ...) -> (n, A, d); or a table (S, A, d) of the states 0..S-1.
+        n_actions: Number A of actions. Needed for a function; None (default): that of the table.
+        dim: Length d of the features. Needed for a function; None (default): that of the table.
 
     >>> Dense([[[1.0, 0.0]], [[0.6, 0.8]]])(0, np.array([1, 0])).vectors.tolist()
     [[[0.6, 0.8]], [[1.0, 0.0]]]
     """
 
-    source: Callable[[States], Array] | Array = field(repr=False)
+    source: Callable[[States], Array] | Array
     n_actions: int
     block_dim: int
-    _blocks: IntArray = field(repr=False)  # (A,) of zeros
+    _blocks: IntArray  # (A,) of zeros
 
     stationary: ClassVar[bool] = True
     n_blocks: ClassVar[int] = 1
-    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
+    validates_output: ClassVar[bool] = True  # norms and blocks are checked before they are returned
 
     def __init__(
         self, source: Callable[[States], Array] | ArrayLike, n_actions: int | None = None, dim: int | None = None
@@ -53,9 +61,13 @@ class Dense:
         blocks = np.zeros(n_actions, dtype=np.int64)
         vars(self).update(source=kept, n_actions=int(n_actions), block_dim=int(dim), _blocks=blocks)
 
+    def __repr__(self) -> str:
+        source = "function" if callable(self.source) else f"table of {len(self.source)} states"
+        return f"Dense({source}, n_actions={self.n_actions}, dim={self.block_dim})"
+
     @property
     def custom(self) -> bool:
-        """Does it hold something of the user's that no file can carry?"""
+        """True if it holds code of the user's, which no file can carry."""
         return callable(self.source)
 
     def __call__(self, h: int, states: States) -> Phi:  # noqa: ARG002 - the same at every level
@@ -70,9 +82,9 @@ class Dense:
         return Phi(vectors, for_every_state(self._blocks, n))
 
     def config(self) -> dict[str, Any]:
-        """The parameters, as JSON can say them."""
+        """The parameters, in a form that JSON can hold."""
         if callable(self.source):
-            raise ValueError("a function cannot be written down; only a table can")
+            raise ValueError("a function cannot be written to a file; only a table can")
         return {"source": self.source.tolist(), "n_actions": self.n_actions, "dim": self.block_dim}
 
     def _rows(self, states: States) -> IntArray:

@@ -1,7 +1,10 @@
-"""The Fourier basis of order m (Konidaris, Osentoski & Thomas 2011): cosines of the scaled observation."""
+"""The Fourier basis of order m (Konidaris, Osentoski & Thomas 2011): cosines of the scaled observation.
+
+It is the default for small boxes. The number of features grows like a power of the dimension; RandomFourier does not.
+"""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -10,17 +13,23 @@ from numpy.typing import ArrayLike
 from s4q.core.blocks import Array, States
 from s4q.core.validation import require_count
 from s4q.features.batches import products
-from s4q.features.ranges import Ranges, require_moderate
+from s4q.features.spaces import Ranges, require_moderate
 
 
 @final
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Fourier:
-    """psi_c(s) = cos(pi c.x) / sqrt(k) for every c in {0..order}^d, x the observation scaled to [0, 1]^d.
+    """psi_c(s) = cos(pi c.x) / sqrt(k) for every c in {0..order}^d, where x is the observation scaled to [0, 1]^d.
 
-    space: a Gymnasium Box with finite bounds; or declare `low` and `high`. k = (order + 1)^d features. Norm: k squares
-    of at most 1/k each, so at most 1, whatever x. The constant v is linear in them (c = 0), with a parameter of norm
-    sqrt(k) v. Features of a state: PerAction makes a feature map of them.
+    There are k = (order + 1)^d features. Norm: k squares of at most 1/k each, so at most 1 for every x. The constant v
+    is linear in them (c = 0), with a parameter of norm sqrt(k) v. PerAction makes a feature map of them.
+
+    Args:
+        space: A Gymnasium Box with finite bounds. None (default): declare `low` and `high`.
+        order: Highest frequency of a dimension.
+        low: Lower ends of the range of each dimension, in place of a space.
+        high: Upper ends, in place of a space.
+        clip: True moves an observation outside the range to its nearest end. False (default) refuses it.
 
     >>> Fourier(low=[0.0], high=[2.0], order=1)(np.array([[2.0]])).round(3).tolist()
     [[0.707, -0.707]]
@@ -28,9 +37,8 @@ class Fourier:
 
     ranges: Ranges
     order: int
-    _frequencies: Array = field(repr=False)  # (d, k): pi c
-
-    _scale: float = field(repr=False)
+    _frequencies: Array  # (d, k): pi c
+    _scale: float
 
     proven: ClassVar[bool] = True
     custom: ClassVar[bool] = False
@@ -54,6 +62,9 @@ class Fourier:
             ranges=ranges, order=int(order), _frequencies=np.pi * coefficients, _scale=1 / math.sqrt(n_features)
         )
 
+    def __repr__(self) -> str:
+        return f"Fourier({self.ranges.dim} inputs, order={self.order}, dim={self.dim})"
+
     @property
     def dim(self) -> int:
         return int(self._frequencies.shape[1])
@@ -66,5 +77,5 @@ class Fourier:
         return angles
 
     def config(self) -> dict[str, Any]:
-        """The parameters, as JSON can say them."""
+        """The parameters, in a form that JSON can hold."""
         return {"order": self.order} | self.ranges.config()

@@ -1,25 +1,35 @@
-"""Features written by the user: any function of level and states, with declared sizes, checked at every call."""
+"""Features by a function of the user's, with declared sizes, checked at every call.
+
+It is the most general map: any blocks, and features that depend on the level. A file cannot hold the function, so it
+must be passed again on load.
+"""
 
 from collections.abc import Callable as Function
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from s4q.core.blocks import Phi, States
 from s4q.core.validation import require_count, require_shape
-from s4q.features.batches import require_unit_norms
+from s4q.features.batches import require_blocks, require_unit_norms
 
 
 @final
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class FunctionFeatures:
     """phi_h(s, a) by your function; a feature map.
 
-    function: (h, states (n, ...)) -> Phi, or (vectors (n, A, k), blocks (n, A)), or vectors alone where there is one
-    block. It must be deterministic and treat each state of a batch by itself. stationary: declare True if it ignores
-    h. Sizes, finiteness, blocks and norm <= 1 are checked at every call. Constants are linear in the features only if
-    you put one in.
+    Sizes, finiteness, blocks and norm <= 1 are checked at every call. Constants are linear in the features only if you
+    put one in.
+
+    Args:
+        function: Called with (h, states (n, ...)). It returns Phi, or (vectors (n, A, k), blocks (n, A)), or vectors
+            alone where there is one block. It must be deterministic and treat each state of a batch by itself.
+        n_actions: Number A of actions.
+        block_dim: Length k of a feature vector within its block.
+        n_blocks: Number of blocks, 1 by default.
+        stationary: True if the function ignores h. False by default.
 
     >>> def circle(h, s):
     ...     return np.stack([np.cos(s), np.sin(s)], axis=-1)[:, None]
@@ -28,14 +38,14 @@ class FunctionFeatures:
     [[[1.0, 0.0]]]
     """
 
-    function: Function[[int, States], Any] = field(repr=False)
+    function: Function[[int, States], Any]
     n_actions: int
     n_blocks: int
     block_dim: int
     stationary: bool
 
     custom: ClassVar[bool] = True
-    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
+    validates_output: ClassVar[bool] = True  # norms and blocks are checked before they are returned
 
     def __init__(
         self,
@@ -54,6 +64,10 @@ class FunctionFeatures:
         vars(self).update(function=function, n_actions=int(n_actions), n_blocks=int(n_blocks))
         vars(self).update(block_dim=int(block_dim), stationary=bool(stationary))
 
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"FunctionFeatures({name}, n_actions={self.n_actions}, n_blocks={self.n_blocks}, dim={self.block_dim})"
+
     def __call__(self, h: int, states: States) -> Phi:
         """vectors (n, A, k) and blocks (n, A), checked."""
         made = self.function(h, states)
@@ -68,9 +82,6 @@ class FunctionFeatures:
         vectors, blocks = np.array(vectors, dtype=np.float64), np.array(blocks)  # copies: it may use its buffers again
         require_shape("vectors", vectors, (len(states), self.n_actions, self.block_dim), "(n, A, k)")
         require_shape("blocks", blocks, (len(states), self.n_actions), "(n, A)")
-        if blocks.dtype.kind not in "iu" and blocks.size:
-            raise ValueError(f"blocks must be whole numbers; got dtype {blocks.dtype}")
-        if blocks.size and not 0 <= blocks.min() <= blocks.max() < self.n_blocks:
-            raise ValueError(f"blocks must lie in 0..{self.n_blocks - 1}; got {blocks.min()}..{blocks.max()}")
+        require_blocks(blocks, self.n_blocks)
         require_unit_norms(vectors, "divide the features by a bound on their norm")
         return Phi(vectors, blocks.astype(np.int64, copy=False))

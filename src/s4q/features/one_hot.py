@@ -1,7 +1,11 @@
-"""One-hot features: a number of its own for every pair (s, a)."""
+"""One-hot features: a block of length 1 for every pair (s, a).
+
+It is the default for observations that are whole numbers. Nothing is shared between states, so every function of
+(s, a) is linear in these features and they are always exact.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, final
 
@@ -16,13 +20,17 @@ MOST_BLOCKS = 10_000_000
 
 
 @final
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class OneHot:
     """S |A| blocks of length 1, for observations that are whole numbers; a feature map.
 
-    space: a Gymnasium Discrete, MultiDiscrete or MultiBinary; or the number S of states; or the number of values of
-    each entry of an observation. start: the first value (of each entry), 0 unless the space says otherwise. The norm
-    is exactly 1. Every function of (s, a), so every constant, is linear in these features.
+    The norm is exactly 1. Every function of (s, a), so every constant, is linear in these features.
+
+    Args:
+        space: A Gymnasium Discrete, MultiDiscrete or MultiBinary; or the number S of states; or the number of values
+            of each entry of an observation.
+        n_actions: Number of actions.
+        start: First value, or the first value of each entry. None (default): that of the space, else 0.
 
     >>> OneHot(3, n_actions=2, start=1)(0, np.array([1, 3])).blocks.tolist()
     [[0, 1], [4, 5]]
@@ -33,15 +41,15 @@ class OneHot:
     sizes: tuple[int, ...]
     n_actions: int
     start: tuple[int, ...]
-    _sizes: IntArray = field(repr=False)  # (m,)
-    _start: IntArray = field(repr=False)  # (1, m)
-    _strides: IntArray = field(repr=False)  # (m,): what one step of an entry adds to the block
-    _actions: IntArray = field(repr=False)  # (A,)
+    _sizes: IntArray  # (m,)
+    _start: IntArray  # (1, m)
+    _strides: IntArray  # (m,): what one step of an entry adds to the block
+    _actions: IntArray  # (A,)
 
     stationary: ClassVar[bool] = True
     custom: ClassVar[bool] = False
     block_dim: ClassVar[int] = 1
-    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
+    validates_output: ClassVar[bool] = True  # norms and blocks are checked before they are returned
 
     def __init__(self, space: Any, n_actions: int, *, start: int | Sequence[int] | None = None) -> None:
         require_count("n_actions", n_actions, "the number of actions")
@@ -63,6 +71,10 @@ class OneHot:
             _actions=np.arange(n_actions),
         )
 
+    def __repr__(self) -> str:
+        start = f", start={self.start}" if any(self.start) else ""
+        return f"OneHot(sizes={self.sizes}, n_actions={self.n_actions}{start})"
+
     @property
     def n_blocks(self) -> int:
         return prod(self.sizes) * self.n_actions
@@ -75,7 +87,7 @@ class OneHot:
         return Phi(ones((*blocks.shape, 1)), blocks)
 
     def config(self) -> dict[str, Any]:
-        """The parameters, as JSON can say them."""
+        """The parameters, in a form that JSON can hold."""
         return {"space": list(self.sizes), "n_actions": self.n_actions, "start": list(self.start)}
 
     def _entries(self, states: States) -> IntArray:

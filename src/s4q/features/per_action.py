@@ -1,6 +1,10 @@
-"""Per-action features e_a (x) psi(s): one block per action, with the same features of the state in each."""
+"""Per-action features e_a (x) psi(s): one block per action, with the same features of the state in each.
 
-from dataclasses import dataclass, field
+It turns the features of a state (Fourier, Tiles, RBF, RandomFourier, Sklearn, your own) into a feature map. Actions
+share nothing.
+"""
+
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
@@ -8,7 +12,7 @@ import numpy as np
 from s4q.core.blocks import Array, IntArray, Phi, States
 from s4q.core.validation import require_count, require_shape
 from s4q.features.batches import for_every_action, for_every_state, require_unit_norms
-from s4q.features.naming import describe, is_custom
+from s4q.features.registry import from_config, is_custom, to_config
 
 
 class StateFeatures(Protocol):
@@ -20,13 +24,17 @@ class StateFeatures(Protocol):
 
 
 @final
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class PerAction:
     """|A| blocks of length k = state_features.dim; a feature map.
 
-    state_features: any of this package (Fourier, Tiles, RBF, RandomFourier, Sklearn), or your own object with `dim`
-    and `__call__(states) -> (n, dim)`. The norm is that of psi(s): at most 1 by proof for those of this package,
-    checked at every call for others.
+    The norm is that of psi(s): at most 1 by proof for the state features of this package, checked at every call for
+    others.
+
+    Args:
+        state_features: Fourier, Tiles, RBF, RandomFourier or Sklearn; or your own object with `dim` and
+            `__call__(states) -> (n, dim)`.
+        n_actions: Number of actions.
 
     >>> from s4q.features import Fourier
     >>> features = PerAction(Fourier(low=[0, 0], high=[1, 1], order=1), n_actions=3)
@@ -36,13 +44,13 @@ class PerAction:
 
     state_features: StateFeatures
     n_actions: int
-    _blocks: IntArray = field(repr=False)  # (A,)
-    _blocks_of_one: IntArray = field(repr=False)  # (1, A), read-only
-    _proven: bool = field(repr=False)
+    _blocks: IntArray  # (A,)
+    _blocks_of_one: IntArray  # (1, A), read-only
+    _proven: bool
 
     stationary: ClassVar[bool] = True
     same_for_all_actions: ClassVar[bool] = True  # the vectors of a state do not depend on the action
-    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
+    validates_output: ClassVar[bool] = True  # norms and blocks are checked before they are returned
 
     def __init__(self, state_features: StateFeatures, n_actions: int) -> None:
         require_count("n_actions", n_actions, "the number of actions")
@@ -58,6 +66,19 @@ class PerAction:
         vars(self).update(state_features=state_features, n_actions=int(n_actions), _proven=proven)
         vars(self).update(_blocks=blocks, _blocks_of_one=for_every_state(blocks, 1))
 
+    @classmethod
+    def from_config(cls, state_features: dict[str, Any], n_actions: int) -> "PerAction":
+        """The map that `config` described.
+
+        Args:
+            state_features: What the registry wrote of the features of a state.
+            n_actions: Number of actions.
+        """
+        return cls(from_config(state_features), n_actions)
+
+    def __repr__(self) -> str:
+        return f"PerAction({self.state_features!r}, n_actions={self.n_actions})"
+
     @property
     def n_blocks(self) -> int:
         return self.n_actions
@@ -68,12 +89,12 @@ class PerAction:
 
     @property
     def proven(self) -> bool:
-        """Is the norm at most 1 by proof, so that no call checks it?"""
+        """True if the norm is at most 1 by proof, so that no call checks it."""
         return self._proven
 
     @property
     def custom(self) -> bool:
-        """Does it hold something of the user's that no file can carry?"""
+        """True if it holds code of the user's, which no file can carry."""
         return is_custom(self.state_features)
 
     def __call__(self, h: int, states: States) -> Phi:  # noqa: ARG002 - the same at every level
@@ -88,5 +109,5 @@ class PerAction:
         return Phi(for_every_action(psi, self.n_actions), blocks)
 
     def config(self) -> dict[str, Any]:
-        """The parameters, as JSON can say them."""
-        return {"state_features": describe(self.state_features), "n_actions": self.n_actions}
+        """The parameters, in a form that JSON can hold."""
+        return {"state_features": to_config(self.state_features), "n_actions": self.n_actions}

@@ -1,6 +1,9 @@
-"""Normalised radial basis functions: Gaussian bumps around centres, as shares of their sum."""
+"""Normalised radial basis functions: Gaussian bumps around centres, as shares of their sum.
 
-from dataclasses import dataclass, field
+They suit boxes of few dimensions where you know which regions matter: place the centres there.
+"""
+
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -8,21 +11,26 @@ from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array, States
 from s4q.core.validation import finite_array, require_count, require_positive, require_shape
-from s4q.features.ranges import Ranges, require_moderate
+from s4q.features.spaces import Ranges, require_moderate
 
 
 @final
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class RBF:
     """psi_i(s) = g_i / sum_j g_j with g_i = exp(-|x - x_i|^2 / (2 width^2)), x the observation in [0, 1]^d.
 
-    space: a Gymnasium Box with finite bounds; or declare `low` and `high`. centres: (k, d) in the units of the
-    observations, or a whole number for a grid with that many per dimension, ends included. width: as a share of the
-    range; the distance between neighbours is a good start.
-
     Norm: the entries are shares p_i of 1, and sum p_i^2 <= sum p_i = 1. The constant v is linear in them, with the
-    parameter v everywhere. Shares are taken with the nearest centre factored out, so that nothing underflows far away
-    from all centres. Features of a state: see PerAction.
+    parameter v everywhere. The nearest centre is factored out of the shares, so that nothing underflows far away from
+    all centres. PerAction makes a feature map of them.
+
+    Args:
+        space: A Gymnasium Box with finite bounds. None (default): declare `low` and `high`.
+        centres: Points (k, d) in the units of the observations; or a whole number for a grid with that many per
+            dimension, ends included.
+        width: Width of a bump as a share of the range; the distance between neighbours is a good start.
+        low: Lower ends of the range of each dimension, in place of a space.
+        high: Upper ends, in place of a space.
+        clip: True moves an observation outside the range to its nearest end. False (default) refuses it.
 
     >>> RBF(low=[0.0], high=[4.0], centres=[[0.0], [4.0]], width=0.5)(np.array([[2.0]])).tolist()
     [[0.5, 0.5]]
@@ -31,7 +39,7 @@ class RBF:
     ranges: Ranges
     centres: Array  # (k, d), in the units of the observations
     width: float
-    _unit: Array = field(repr=False)  # (d, k): centres in the unit cube, divided by sqrt(2) width
+    _unit: Array  # (d, k): centres in the unit cube, divided by sqrt(2) width
 
     proven: ClassVar[bool] = True
     custom: ClassVar[bool] = False
@@ -59,6 +67,9 @@ class RBF:
         scaled = np.ascontiguousarray(unit.T) / (np.sqrt(2) * float(width))
         vars(self).update(ranges=ranges, centres=points, width=float(width), _unit=scaled)
 
+    def __repr__(self) -> str:
+        return f"RBF({self.ranges.dim} inputs, width={self.width:g}, dim={self.dim})"
+
     @property
     def dim(self) -> int:
         return len(self.centres)
@@ -74,7 +85,7 @@ class RBF:
         return np.asarray(shares)
 
     def config(self) -> dict[str, Any]:
-        """The parameters, as JSON can say them."""
+        """The parameters, in a form that JSON can hold."""
         return {"centres": self.centres.tolist(), "width": self.width} | self.ranges.config()
 
 

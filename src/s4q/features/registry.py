@@ -1,32 +1,23 @@
-"""Feature maps by name and parameters: what a file can say of them, so that nothing in a file is ever run.
+"""Feature maps by name and parameters, so that a file can describe a map without holding code.
 
-A map that holds the user's own code (a function, a transformer) is written down by its sizes alone and must be passed
-again when a file is loaded.
+`Agent.save` and `Agent.load` call it. A map that holds the user's own code (a function, a transformer) is written down
+by its sizes alone, and must be passed again when a file is loaded. Nothing in a file is ever executed.
 """
 
 from collections.abc import Callable as Function
 from typing import Any
 
-from s4q.features.dense import Dense
-from s4q.features.fourier import Fourier
-from s4q.features.function_features import FunctionFeatures
-from s4q.features.naming import describe
-from s4q.features.one_hot import OneHot
-from s4q.features.per_action import PerAction
-from s4q.features.random_fourier import RandomFourier
-from s4q.features.rbf import RBF
-from s4q.features.scikit_learn import Sklearn
-from s4q.features.table import TableFeatures
-from s4q.features.tiles import Tiles
-
+_SIZES = ("n_actions", "n_blocks", "block_dim", "dim")
 _CLASSES: dict[str, type] = {}
 _BUILDERS: dict[str, Function[..., Any]] = {}
 
 
 def register(cls: type, build: Function[..., Any] | None = None) -> None:
-    """Let files name this class. Its `config()` gives the parameters that `build` (the class itself) takes.
+    """Let files name a class of feature maps.
 
-    A class of your own needs `custom = False`, and a `config()` that JSON can write down.
+    Args:
+        cls: The class. It needs `custom = False`, and a method `config()` that returns parameters JSON can hold.
+        build: Function that makes a map from these parameters. None (default): the class itself.
     """
     name = cls.__name__
     if _CLASSES.get(name, cls) is not cls:
@@ -36,36 +27,53 @@ def register(cls: type, build: Function[..., Any] | None = None) -> None:
 
 
 def registered() -> dict[str, type]:
-    """The classes a file can name."""
+    """The classes that a file can name."""
     return dict(_CLASSES)
 
 
-def to_config(features: Any) -> dict[str, Any]:
-    """{"name", "parameters"}; or {"name", "custom": True} with the sizes, when it holds the user's own code.
+def is_custom(features: Any) -> bool:
+    """True if the map holds code of the user's, which no file can carry. A class without `custom` is the user's own."""
+    return bool(getattr(features, "custom", True))
 
+
+def to_config(features: Any) -> dict[str, Any]:
+    """A description of a map that JSON can hold.
+
+    Args:
+        features: A feature map, or features of a state.
+
+    Returns:
+        {"name", "parameters"}; or {"name", "custom": True} and the sizes where the map holds the user's own code.
+
+    >>> from s4q.features import OneHot
     >>> to_config(OneHot(3, n_actions=2))
     {'name': 'OneHot', 'parameters': {'space': [3], 'n_actions': 2, 'start': [0]}}
     """
-    config = describe(features)
-    known = _CLASSES.get(config["name"]) is type(features)
-    if "parameters" in config and not known:
+    name = type(features).__name__
+    if is_custom(features):
+        sizes = {size: int(getattr(features, size)) for size in _SIZES if hasattr(features, size)}
+        return {"name": name, "custom": True} | sizes
+    known = _CLASSES.get(name) is type(features)
+    if not known:
         raise ValueError(
-            f"{config['name']} is not a class that files can name; call features.registry.register({config['name']}), "
+            f"{name} is not a class that files can name; call features.registry.register({name}), "
             "or leave out `custom = False` so that it is passed again on load"
         )
-    if isinstance(features, PerAction) and "parameters" in config:
-        to_config(features.state_features)
-    return config
+    return {"name": name, "parameters": features.config()}
 
 
 def from_config(config: dict[str, Any]) -> Any:
-    """The map that `to_config` wrote down, with the same bits.
+    """The map that `to_config` described, with the same bits.
 
+    Args:
+        config: What `to_config` returned.
+
+    >>> from s4q.features import OneHot
     >>> from_config(to_config(OneHot(3, n_actions=2))).n_blocks
     6
     """
     if not isinstance(config, dict) or not isinstance(config.get("name"), str):
-        raise ValueError(f"a feature map is written as a dict with its name and parameters; got {config!r:.80}")
+        raise ValueError(f"a feature map must be a dict with its name and parameters; got {config!r:.80}")
     name, parameters = config["name"], config.get("parameters")
     if config.get("custom"):
         raise ValueError(
@@ -82,13 +90,3 @@ def from_config(config: dict[str, Any]) -> Any:
         return _BUILDERS[name](**parameters)
     except TypeError as error:
         raise ValueError(f"the parameters of {name} are not those it takes: {error}") from None
-
-
-def _per_action(state_features: dict[str, Any], n_actions: int) -> PerAction:
-    return PerAction(from_config(state_features), n_actions)
-
-
-for _cls in (OneHot, Dense, Fourier, Tiles, RBF, RandomFourier, Sklearn, FunctionFeatures):
-    register(_cls)
-register(PerAction, _per_action)
-register(TableFeatures, TableFeatures.from_lists)

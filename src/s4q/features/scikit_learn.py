@@ -1,7 +1,11 @@
-"""Features of a fitted scikit-learn transformer, scaled by a declared bound on their norm."""
+"""Features of a fitted scikit-learn transformer, scaled by a declared bound on their norm.
+
+scikit-learn is imported only when one is made. The transformer is never fitted here, because features that change
+would make every sum of a learner wrong.
+"""
 
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -10,20 +14,26 @@ from numpy.typing import ArrayLike
 from s4q.core.blocks import Array, States
 from s4q.core.validation import require_count, require_positive, require_shape
 from s4q.features.batches import require_unit_norms
-from s4q.features.ranges import Ranges
+from s4q.features.spaces import Ranges
 
 
 @final
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Sklearn:
     """psi(s) = transformer.transform(x) / norm_bound, x the observation.
 
-    transformer: fitted already; a copy is kept, and it is never fitted here, since features that move would break
-    every sum a learner has. norm_bound: a bound on the norm of its rows that you know, such as sqrt(2) for an
-    RBFSampler; the norm is checked at every call. space, or `low` and `high`: if given, x is scaled to [0, 1]^d first
-    (fit the transformer on scaled observations then). Constants are linear in the features only if the transformer
-    has one, as PolynomialFeatures has. Features of a state: see PerAction. Call it on batches: a row alone costs
-    100 to 700 microseconds.
+    The norm is checked at every call. Constants are linear in the features only if the transformer has one, as
+    PolynomialFeatures has. PerAction makes a feature map of them. Call it on batches: a row alone costs 100 to 700
+    microseconds.
+
+    Args:
+        transformer: A fitted transformer; a copy of it is kept.
+        norm_bound: Bound on the norm of its rows that you know, such as sqrt(2) for an RBFSampler.
+        space: A Gymnasium Box: x is scaled to [0, 1]^d first, so fit the transformer on scaled observations. None
+            (default): not scaled, unless `low` and `high` are given.
+        low: Lower ends of the range of each dimension, in place of a space.
+        high: Upper ends, in place of a space.
+        clip: True moves an observation outside the range to its nearest end. False (default) refuses it.
 
     >>> from sklearn.preprocessing import PolynomialFeatures
     >>> poly = PolynomialFeatures(2).fit(np.zeros((1, 1)))
@@ -34,8 +44,8 @@ class Sklearn:
     transformer: Any
     norm_bound: float
     dim: int
-    ranges: Ranges | None = field(repr=False)
-    _n_inputs: int = field(repr=False)
+    ranges: Ranges | None
+    _n_inputs: int
 
     proven: ClassVar[bool] = True  # checked here
     custom: ClassVar[bool] = True
@@ -63,6 +73,9 @@ class Sklearn:
         dim = _rows(frozen, np.full((1, inputs), 0.5)).shape[1]
         require_count("dim", dim, "the number of columns the transformer makes")
         vars(self).update(transformer=frozen, norm_bound=float(norm_bound), dim=dim, ranges=ranges, _n_inputs=inputs)
+
+    def __repr__(self) -> str:
+        return f"Sklearn({type(self.transformer).__name__}, norm_bound={self.norm_bound:g}, dim={self.dim})"
 
     def __call__(self, states: States) -> Array:
         """(n, dim) of observations (n, d)."""

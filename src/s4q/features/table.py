@@ -1,4 +1,7 @@
-"""Features of finitely many states, as a table. States are whole numbers 0..S-1."""
+"""Features of finitely many states, as a table. States are whole numbers 0..S-1.
+
+A FiniteMDP holds its features in this form, and collectors over a FiniteMDP read the arrays directly.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -10,12 +13,18 @@ from s4q.core.blocks import Array, BoolArray, IntArray, Phi, States
 from s4q.core.least_squares import elliptical_norm_sq
 from s4q.core.messages import FeatureMap
 from s4q.core.validation import finite_array, require_count, require_finite, require_shape
+from s4q.features.batches import require_blocks
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TableFeatures:
     """phi_h(s, a) looked up in a table; a feature map.
+
+    Args:
+        vectors: (H, S, A, k), each of norm at most 1.
+        blocks: Whole numbers (H, S, A), the block of each pair.
+        n_blocks: Number of blocks.
 
     >>> table = TableFeatures.one_hot(horizon=1, n_states=2, n_actions=2)
     >>> table(0, np.array([1])).blocks.tolist(), table.n_blocks
@@ -27,15 +36,12 @@ class TableFeatures:
     n_blocks: int
 
     custom: ClassVar[bool] = False
-    checked: ClassVar[bool] = True  # wrong norms and blocks never leave it
+    validates_output: ClassVar[bool] = True  # norms and blocks are checked before they are returned
 
     def __post_init__(self) -> None:
         require_shape("features", self.vectors, (None, None, None, None), "(H, S, A, k)")
         require_shape("blocks", self.blocks, self.vectors.shape[:3], "(H, S, A)")
-        if not np.issubdtype(self.blocks.dtype, np.integer):
-            raise ValueError(f"blocks must be whole numbers; got dtype {self.blocks.dtype}")
-        if not 0 <= self.blocks.min() <= self.blocks.max() < self.n_blocks:
-            raise ValueError(f"blocks must lie in 0..{self.n_blocks - 1}; got {self.blocks.min()}..{self.blocks.max()}")
+        require_blocks(self.blocks, self.n_blocks)
         require_finite("features", self.vectors)
         norms = np.linalg.norm(self.vectors, axis=-1)
         if norms.max() > 1 + 1e-9:
@@ -47,7 +53,14 @@ class TableFeatures:
 
     @classmethod
     def one_hot(cls, horizon: int, n_states: int, n_actions: int, terminal: BoolArray | None = None) -> "TableFeatures":
-        """One block of length 1 per pair (s, a), the same at every level; 0 at terminal states."""
+        """One block of length 1 per pair (s, a), the same at every level.
+
+        Args:
+            horizon: Number of levels.
+            n_states: Number of states.
+            n_actions: Number of actions.
+            terminal: Mask (S,) of states whose features are 0. None (default): no state.
+        """
         vectors = np.ones((n_states, n_actions, 1))
         if terminal is not None:
             vectors[terminal] = 0.0
@@ -57,7 +70,12 @@ class TableFeatures:
 
     @classmethod
     def dense(cls, table: ArrayLike, horizon: int) -> "TableFeatures":
-        """One block: table (H, S, A, d), or (S, A, d) for the same features at every level."""
+        """One block for all pairs.
+
+        Args:
+            table: (H, S, A, d), or (S, A, d) for the same features at every level.
+            horizon: Number of levels.
+        """
         array = finite_array("features", table)
         if array.ndim == 3:
             array = np.broadcast_to(array, (horizon, *array.shape))
@@ -66,7 +84,13 @@ class TableFeatures:
 
     @classmethod
     def tabulated(cls, features: FeatureMap, horizon: int, n_states: int) -> "TableFeatures":
-        """Any feature map over states 0..S-1, evaluated once."""
+        """Any feature map over states 0..S-1, evaluated once at every level.
+
+        Args:
+            features: The feature map.
+            horizon: Number of levels.
+            n_states: Number of states.
+        """
         if isinstance(features, cls):
             return features
         states = np.arange(n_states)
@@ -82,7 +106,14 @@ class TableFeatures:
 
     @classmethod
     def from_lists(cls, vectors: ArrayLike, blocks: ArrayLike, n_blocks: int, horizon: int) -> "TableFeatures":
-        """Undo `config`: one level stands for all of them where they are the same."""
+        """The table that `config` described.
+
+        Args:
+            vectors: (H, S, A, k), or (1, S, A, k) where all levels are the same.
+            blocks: (H, S, A), or (1, S, A).
+            n_blocks: Number of blocks.
+            horizon: Number of levels.
+        """
         array, whole = finite_array("features", vectors), np.array(blocks, dtype=np.int64)
         require_count("horizon", horizon, "the number of levels")
         if len(array) == 1 < horizon:
@@ -91,7 +122,7 @@ class TableFeatures:
         return cls(array, whole, n_blocks)
 
     def config(self) -> dict[str, Any]:
-        """The parameters of `from_lists`, as JSON can say them."""
+        """The parameters of `from_lists`, in a form that JSON can hold."""
         levels = slice(1) if self.stationary else slice(None)
         return {
             "vectors": self.vectors[levels].tolist(),
@@ -99,6 +130,10 @@ class TableFeatures:
             "n_blocks": int(self.n_blocks),
             "horizon": len(self.vectors),
         }
+
+    def __repr__(self) -> str:
+        sizes = "H={}, S={}, A={}, dim={}".format(*self.vectors.shape)
+        return f"TableFeatures({sizes}, n_blocks={self.n_blocks})"
 
     @property
     def n_actions(self) -> int:
@@ -114,11 +149,15 @@ class TableFeatures:
 
     @property
     def stationary(self) -> bool:
-        """The same features at every level?"""
+        """True if the features are the same at every level."""
         return bool(np.all(self.vectors == self.vectors[:1]) and np.all(self.blocks == self.blocks[:1]))
 
     def level(self, h: int) -> Phi:
-        """The features of all states at level h."""
+        """The features of all states at a level.
+
+        Args:
+            h: The level.
+        """
         return Phi(self.vectors[h], self.blocks[h])
 
     def norms_sq(self, whitener: Array) -> Array:

@@ -6,12 +6,12 @@ paper's, given from outside; `OwnGramBonus` is made by a preset from the very sa
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Protocol, final
+from typing import Annotated, Protocol, final
 
 import numpy as np
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Reader, State
+from s4q.core.codec import Positive
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Spec
@@ -47,8 +47,8 @@ class FixedBonus:
     array([0.5, 0.5])
     """
 
-    whitener: Array
-    width: Array
+    whitener: Annotated[Array, "H B K K"]
+    width: Annotated[Array, "H B"]
 
     def __post_init__(self) -> None:
         white, width = finite_array("whitener", self.whitener), finite_array("width", self.width)
@@ -64,15 +64,6 @@ class FixedBonus:
         del moments
         return replace(fit, whitener=self.whitener[level], width=self.width[level])
 
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {"whitener": self.whitener, "width": self.width}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "FixedBonus":
-        """From a checkpoint."""
-        return cls(reader.floats("whitener", (None, None, None, None)), reader.floats("width", (None, None)))
-
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -80,24 +71,13 @@ class OwnGramBonus:
     """The bonus of a phase, from the very samples a level is fitted to."""
 
     constants: Constants
-    phase: int
+    phase: Positive
     n_total: int
-    ridge: Array  # (H,)
+    ridge: Annotated[Array, "H"]
 
     def __call__(self, level: int, fit: QLevel, moments: Moments) -> QLevel:
         """The fit with the bonus that the preset prescribes. The arguments are those of a BonusRule."""
         return self.constants.with_bonus(fit, level, self.phase, self.n_total, moments, float(self.ridge[level]))
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {"constants": self.constants, "phase": self.phase, "n_total": self.n_total, "ridge": self.ridge}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "OwnGramBonus":
-        """From a checkpoint."""
-        known = reader.one("constants", Constants)
-        ridge = reader.floats("ridge", (known.spec.horizon,))
-        return cls(known, reader.integer("phase", at_least=1), reader.integer("n_total"), ridge)
 
 
 def fitted_level(

@@ -4,13 +4,13 @@
 them. Nothing else reads them.
 """
 
-from dataclasses import dataclass, fields
-from typing import final
+from dataclasses import dataclass
+from typing import Annotated, final
 
 import numpy as np
 
 from s4q.core.blocks import Array, IntArray
-from s4q.core.codec import Reader, State
+from s4q.core.codec import Positive
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Regress, Regression
 
@@ -21,35 +21,19 @@ class FitRecord:
     """The answers to one regression request, added up."""
 
     request: int  # its id
-    phase: int  # the phase that the fit is for; with S3Q the epoch
+    phase: Positive  # the phase that the fit is for; with S3Q the epoch
     level: int
     n_episodes: int  # played
-    per_policy: IntArray  # how many of them by the policy of phase 1, 2, ...; the last entry: by none of these
-    gram: Array  # (n_blocks, k, k): sum of phi phi^T
-    moment: Array  # (n_blocks, k): sum of phi y
+    per_policy: Annotated[
+        IntArray, "n"
+    ]  # how many of them by the policy of phase 1, 2, ...; the last entry: by none of these
+    gram: Annotated[Array, "B K K"]  # sum of phi phi^T
+    moment: Annotated[Array, "B K"]  # sum of phi y
 
     def __add__(self, other: "FitRecord") -> "FitRecord":
         """Two answers to one request."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
         return FitRecord(request=self.request, phase=self.phase, level=self.level, **sums)
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "FitRecord":
-        """From a checkpoint."""
-        moment = reader.floats("moment", (None, None))
-        return cls(
-            request=reader.integer("request"),
-            phase=reader.integer("phase", at_least=1),
-            level=reader.integer("level"),
-            n_episodes=reader.integer("n_episodes"),
-            per_policy=reader.counts("per_policy", (None,)),
-            gram=reader.floats("gram", (*moment.shape, moment.shape[1])),
-            moment=moment,
-        )
 
 
 _SUMS = ("n_episodes", "per_policy", "gram", "moment")

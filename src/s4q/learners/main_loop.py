@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import final
+from typing import Annotated, final
 
 import numpy as np
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Reader, State
+from s4q.core.codec import Positive
 from s4q.core.factors import whitener
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Explore, Returns, Visits
-from s4q.core.validation import require_finite
+from s4q.core.validation import require_finite, require_shape
 from s4q.learners.fit_record import FitRecord
 from s4q.learners.presets import Constants
 
@@ -21,41 +21,23 @@ from s4q.learners.presets import Constants
 class PhaseRecord:
     """A finished phase: what was fitted, what its main loop saw. Rewards are shifted to start at 0."""
 
-    phase: int
+    phase: Positive
     q: LinearQ
-    ridge: Array  # (H,)
-    cov_ref: Array  # (H, n_blocks, k, k), or (1, ...) with pooled steps; ridge not included
-    increment: Array  # like cov_ref: what the main loop added
-    residuals: Array  # (H,): residual variance of the fits
+    ridge: Annotated[Array, "H"]
+    cov_ref: Annotated[Array, "n B K K"]  # n = H, or 1 with pooled steps; ridge not included
+    increment: Annotated[Array, "n B K K"]  # what the main loop added
+    residuals: Annotated[Array, "H"]  # residual variance of the fits
     n_episodes: int
     return_sum: float
     return_sum_sq: float | None  # None where the collector cannot tell
     start_value_sum: float | None  # what Q promised at the start states that were seen
 
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "PhaseRecord":
-        """From a checkpoint."""
-        q = reader.one("q", LinearQ)
-        horizon, n_blocks, k = q.theta.shape
-        cov_ref = reader.floats("cov_ref", (None, n_blocks, k, k))
-        if len(cov_ref) not in (1, horizon):
-            raise ValueError(f"cov_ref needs one Gram matrix, or one a level ({horizon}); got {len(cov_ref)}")
-        return cls(
-            phase=reader.integer("phase", at_least=1),
-            q=q,
-            ridge=reader.floats("ridge", (horizon,)),
-            cov_ref=cov_ref,
-            increment=reader.floats("increment", cov_ref.shape),
-            residuals=reader.floats("residuals", (horizon,)),
-            n_episodes=reader.integer("n_episodes"),
-            return_sum=reader.number("return_sum"),
-            return_sum_sq=reader.number("return_sum_sq") if reader.has("return_sum_sq") else None,
-            start_value_sum=reader.number("start_value_sum") if reader.has("start_value_sum") else None,
-        )
+    def check_restored(self) -> None:
+        """Parts read from a file must be of one problem."""
+        n, horizon = len(self.cov_ref), len(self.ridge)
+        require_shape("theta", self.q.theta, (horizon, *self.cov_ref.shape[1:3]), "(H, n_blocks, k)")
+        if n not in (1, horizon):
+            raise ValueError(f"cov_ref needs one Gram matrix, or one a level ({horizon}); got {n}")
 
 
 @final
@@ -74,28 +56,35 @@ class Record:
 
 
 @final
+@dataclass(eq=False)
 class MainLoop:
     """Sums over the episodes of one policy; the policy and Sigma_ref stand still."""
 
-    def __init__(
-        self, phase: int, q: LinearQ, ridge: Array, cov_ref: Array, residuals: Array, whiteners: Array | None = None
-    ) -> None:
-        self.phase = phase
-        self.q = q
-        self.ridge = ridge
-        self.cov_ref = cov_ref  # without the ridge
-        self.residuals = residuals
-        if whiteners is None:
-            # Pooled steps have one Gram matrix; the trigger then takes the ridge of the first level.
-            whiteners = np.stack([whitener(gram, lam) for gram, lam in zip(cov_ref, ridge, strict=False)])
-        self.whitener = whiteners
-        self.increment: Array = np.zeros_like(cov_ref)
-        self.progress: Array = np.zeros(len(cov_ref))
-        self.n_episodes = 0
-        self.n_cached = 0  # how many of them are in the cache
-        self.return_sum = 0.0
-        self.return_sum_sq: float | None = 0.0
-        self.start_value_sum: float | None = 0.0
+    phase: Positive
+    q: LinearQ
+    ridge: Annotated[Array, "H"]
+    cov_ref: Annotated[Array, "n B K K"]  # without the ridge
+    residuals: Annotated[Array, "H"]
+    # Saved too: made again by another BLAS it might differ in its last bits.
+    whitener: Annotated[Array, "n B K K"] = field(init=False)
+    increment: Annotated[Array, "n B K K"] = field(init=False)
+    progress: Annotated[Array, "n"] = field(init=False)
+    n_episodes: int = 0
+    n_cached: int = 0  # how many of them are in the cache
+    return_sum: float = 0.0
+    return_sum_sq: float | None = 0.0
+    start_value_sum: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        # Pooled steps have one Gram matrix; the trigger then takes the ridge of the first level.
+        pairs = zip(self.cov_ref, self.ridge, strict=False)
+        self.whitener = np.stack([whitener(gram, lam) for gram, lam in pairs])
+        self.increment = np.zeros_like(self.cov_ref)
+        self.progress = np.zeros(len(self.cov_ref))
+
+    def check_restored(self) -> None:
+        """Parts read from a file must be of one problem."""
+        self.record().check_restored()
 
     @property
     def nbytes(self) -> int:
@@ -130,42 +119,7 @@ class MainLoop:
 
     def record(self) -> PhaseRecord:
         """What is worth knowing of the phase once it is over."""
-        return PhaseRecord(
-            phase=self.phase,
-            q=self.q,
-            ridge=self.ridge,
-            cov_ref=self.cov_ref,
-            increment=self.increment,
-            residuals=self.residuals,
-            n_episodes=self.n_episodes,
-            return_sum=self.return_sum,
-            return_sum_sq=self.return_sum_sq,
-            start_value_sum=self.start_value_sum,
-        )
-
-    def state(self) -> State:
-        """For a checkpoint. The whitener too: made again by another BLAS it might differ in its last bits."""
-        return {
-            "record": self.record(),
-            "whitener": self.whitener,
-            "progress": self.progress,
-            "n_cached": self.n_cached,
-        }
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "MainLoop":
-        """From a checkpoint."""
-        record = reader.one("record", PhaseRecord)
-        whiteners = reader.floats("whitener", record.cov_ref.shape)
-        loop = cls(record.phase, record.q, record.ridge, record.cov_ref, record.residuals, whiteners)
-        loop.increment = record.increment
-        loop.progress = reader.floats("progress", (len(record.cov_ref),))
-        loop.n_episodes = record.n_episodes
-        loop.n_cached = reader.integer("n_cached")
-        loop.return_sum = record.return_sum
-        loop.return_sum_sq = record.return_sum_sq
-        loop.start_value_sum = record.start_value_sum
-        return loop
+        return PhaseRecord(**{one.name: getattr(self, one.name) for one in fields(PhaseRecord)})
 
     def _check(self, request: Explore, answer: Visits) -> None:
         if request.done != self.n_episodes or request.policy is not self.q:

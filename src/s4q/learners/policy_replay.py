@@ -1,11 +1,11 @@
 """PolicyReplayMemory: S4Q replays past policies instead of storing data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
 
-from s4q.core.codec import Reader, State
+from s4q.core.codec import Positive
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Mixture
 from s4q.core.validation import require_count
@@ -17,10 +17,11 @@ class Entry:
     """A policy and the number of main-loop trajectories it played: (pi_j, m_j)."""
 
     policy: LinearQ
-    n_episodes: int
+    n_episodes: Positive
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PolicyReplayMemory:
     """The policies of all phases so far, each with its count. Never a transition.
 
@@ -31,8 +32,7 @@ class PolicyReplayMemory:
     (4, [0.75, 0.25])
     """
 
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
+    entries: list[Entry] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -62,20 +62,3 @@ class PolicyReplayMemory:
             raise ValueError("the memory is empty, so there is no controller yet; play a phase first")
         counts = np.array([entry.n_episodes for entry in self.entries], dtype=np.float64)
         return Mixture([entry.policy for entry in self.entries], counts / counts.sum())  # [Alg2:Controller]
-
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {
-            "policies": [entry.policy for entry in self.entries],
-            "counts": [entry.n_episodes for entry in self.entries],
-        }
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "PolicyReplayMemory":
-        """From a checkpoint."""
-        memory = cls()
-        policies, counts = reader.each("policies", LinearQ), reader.integers("counts", at_least=1)
-        if len(policies) != len(counts):
-            raise ValueError(f"the memory needs a count for each of {len(policies)} policies; got {len(counts)}")
-        memory.entries = [Entry(policy, n) for policy, n in zip(policies, counts, strict=True)]
-        return memory

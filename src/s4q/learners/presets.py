@@ -8,13 +8,12 @@ the problem.
 
 from dataclasses import dataclass, replace
 from math import ceil, log, sqrt
-from typing import Literal, final, get_args
+from typing import Annotated, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Reader, State
 from s4q.core.least_squares import Moments
 from s4q.core.messages import Spec
 from s4q.core.optimism import QLevel
@@ -49,8 +48,8 @@ class Constants:
     epochs: Epochs  # of an S3Q call: one epoch of known size, or doubling
     bonus_from: BonusFrom  # the previous phase's covariance, or the level's own Gram matrix
     c_replay: float  # an S3Q call plays c H m_tot episodes
-    fixed_ridge: Array | None  # (H,)
-    fixed_width: Array | None  # (H,)
+    fixed_ridge: Annotated[Array, "H"] | None
+    fixed_width: Annotated[Array, "H"] | None
     fixed_trigger: tuple[float, float] | None
     max_episodes: int | None
     cache_episodes: int  # transitions of so many first episodes are kept
@@ -144,44 +143,12 @@ class Constants:
         )
         return np.full(self.spec.n_blocks, short * self.theory.inflation * unit * alpha)
 
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {
-            "spec": self.spec,
-            "preset": self.preset,
-            "delta": float(self.delta),
-            "epochs": self.epochs,
-            "bonus_from": self.bonus_from,
-            "c_replay": float(self.c_replay),
-            "ridge": self.fixed_ridge,
-            "width": self.fixed_width,
-            "trigger": self.fixed_trigger,
-            "max_episodes": self.max_episodes,
-            "cache_episodes": self.cache_episodes,
-            "pool": bool(self.pool),
-        }
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Constants":
-        """From a checkpoint, through the same checks as any other."""
-        spec = reader.one("spec", Spec)
-        ridge = reader.floats("ridge", (spec.horizon,)) if reader.has("ridge") else None
-        width = reader.floats("width", (spec.horizon,)) if reader.has("width") else None
-        checked = constants(
-            spec,
-            reader.text("preset"),  # type: ignore[arg-type]  # checked there
-            delta=reader.number("delta"),
-            ridge=ridge,
-            bonus_width=width,
-            trigger=reader.numbers("trigger") if reader.has("trigger") else None,  # type: ignore[arg-type]
-            c_replay=reader.number("c_replay"),
-            epochs=reader.text("epochs"),  # type: ignore[arg-type]
-            bonus_from=reader.text("bonus_from"),  # type: ignore[arg-type]
-            max_episodes=reader.integer("max_episodes") if reader.has("max_episodes") else None,
-            cache_episodes=reader.integer("cache_episodes"),
-            pool=reader.flag("pool"),
-        )
-        return replace(checked, fixed_ridge=ridge, fixed_width=width)  # the very arrays, which others may share
+    def check_restored(self) -> None:
+        """Constants read from a file go through the checks of all others."""
+        names = ("delta", "epochs", "bonus_from", "c_replay", "max_episodes", "cache_episodes", "pool")
+        same = {name: getattr(self, name) for name in names}
+        ridge, width, trigger = self.fixed_ridge, self.fixed_width, self.fixed_trigger
+        constants(self.spec, self.preset, ridge=ridge, bonus_width=width, trigger=trigger, **same)
 
     def delta_fit(self, phase: int) -> float:
         """The failure probability of one level's fit in one phase; that of one level's trigger is the same."""
@@ -227,7 +194,7 @@ def constants(
     cache_bytes: int | None = None,
     pool: bool | None = None,
 ) -> Constants:
-    """The constants of a preset, any of them replaced by a number of your own."""
+    """The constants of a preset, any of them replaced by a number of your own. The arguments are those of S4Q."""
     if preset not in get_args(PresetName):
         raise ValueError(f"preset must be one of {', '.join(get_args(PresetName))}; got {preset!r}")
     require_failure_probability("delta", delta)

@@ -15,13 +15,13 @@ it asks for one `Regress` per level. Only level l is fitted during level l; noth
 next.
 """
 
-from typing import final
+from typing import Annotated, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Reader, State, cannot_be_saved
+from s4q.core.codec import Positive, SavedAs
 from s4q.core.least_squares import Moments, constrained_fit
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import A, Asks, Regress, Regression, Spec
@@ -33,18 +33,27 @@ from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, fitted
 from s4q.learners.transition_cache import Cached, TransitionCache
 from s4q.learners.widths import residual_variance
 
+_MOST_EPOCHS = 62  # of 2^62 episodes a level: nobody plays that many
+
 
 @final
 class S3Q:
     """Learns Q* from a fixed controller; ask and tell.
 
-    problem: a Spec, or anything with `.spec`. controller: a Policy, or a Mixture drawn once per episode.
-    bonus: None for the plain fit, else a FixedBonus or any BonusRule; targets are then clipped above at the value
-    bound (and below at 0 if the problem is well specified). ridge: one number or one per level. radius of the ball:
-    the problem's unless given, as one number, one per level (H,), or one per level and block (H, n_blocks); infinite
-    for no ball.
-    epoch_size: None for epochs of 2, 4, 8, ... episodes a level, for as long as asked; a number for a single epoch of
-    that size.
+    Args:
+        problem: A Spec, or anything with `.spec`, such as a FiniteMDP.
+        controller: The policy that plays, or a Mixture, one of which is drawn per episode.
+        bonus: A FixedBonus or another BonusRule. Targets are then clipped above at the value bound, and below at 0 if
+            the problem is well specified. None (default) means the plain fit.
+        ridge: One number, or one per level.
+        epoch_size: Episodes a level of a single epoch. None (default) means epochs of 2, 4, 8, ... without end.
+        radius: Radius of the parameter ball: one number, one per level (H,), or one per level and block
+            (H, n_blocks); infinite for no ball. None (default) means the problem's.
+        pool: True if every step of an episode is a sample for every level.
+        cached: Samples that the learner holds itself; S4Q passes its transitions. None (default) means none.
+        share_whitener: True if the bonus of every level uses the whitener of the last one.
+        keep_grams: True to keep the Gram matrix of every level, for `grams`.
+        first_id: Number of the first request.
 
     >>> import s4q
     >>> mdp = s4q.problems.chain()
@@ -52,6 +61,31 @@ class S3Q:
     >>> learner.ask(max_episodes=10**6).n_episodes, learner.fitted
     (2, False)
     """
+
+    spec: Spec
+    controller: Mixture
+    bonus: Annotated[BonusRule | None, SavedAs(FixedBonus | OwnGramBonus | None)]
+    ridge: Annotated[Array, "H"]
+    epoch_size: int | None
+    radius: Annotated[Array, "..."]  # (H,) or (H, n_blocks), infinite for no ball
+    pool: bool
+    _share_whitener: bool
+    cached: Annotated[Cached | None, SavedAs(TransitionCache | None)]
+    fitted: bool  # has an epoch been finished?
+    n_fitted: int  # its episodes a level
+    residuals: Annotated[Array, "H"]  # residual variance of each level's fit; 0 before that
+    n_episodes: int  # answered so far
+    _best: LinearQ
+    _best_grams: Annotated[Array, "n B K K"] | None
+    # Of the epoch in progress:
+    _target: list[QLevel]  # Qtar of the levels that are fitted: level + 1, ..., H - 1
+    _grams: Annotated[Array, "n B K K"] | None
+    _residuals: Annotated[Array, "H"]
+    _epoch: Positive
+    _level: int
+    _moments: Moments
+    _done: int  # episodes of the level
+    _next_id: int
 
     def __init__(
         self,
@@ -68,51 +102,50 @@ class S3Q:
         keep_grams: bool = False,
         first_id: int = 0,
     ) -> None:
-        self._set_up(spec_of(problem), controller, bonus, ridge, epoch_size, radius, pool, cached)
-        # Of the epoch in progress, beside those of the last finished one.
-        self._grams = np.zeros(self._grams_shape) if keep_grams else None
-        self._residuals: Array = np.zeros(self.spec.horizon)
-        self._best_grams = np.zeros(self._grams_shape) if keep_grams else None
-        self.fitted = False  # has an epoch been finished?
-        self.n_fitted = 0  # its episodes a level
-        self.residuals: Array = np.zeros(self.spec.horizon)  # residual variance of each level's fit; 0 before that
-        self.n_episodes = 0  # answered so far
-        self._best = zero_fit(self.spec, bonus, share_whitener)  # [Alg1:Initialize]
-        self._share_whitener = share_whitener
-        self._target: list[QLevel] = []  # Qtar of the levels fitted in this epoch: level + 1, ..., H - 1
-        self._epoch = 1
-        self._next_id = first_id
-        self._moments: Moments
-        self._done: int
-        self._start_level(self.spec.horizon - 1)
-        while epoch_size == 0 and not self.finished:  # everything is in the cache: nothing to ask for
-            self._finish_level()
-
-    def _set_up(
-        self,
-        spec: Spec,
-        controller: Policy | Mixture,
-        bonus: BonusRule | None,
-        ridge: ArrayLike,
-        epoch_size: int | None,
-        radius: ArrayLike | None,
-        pool: bool,
-        cached: Cached | None,
-    ) -> None:
-        """What never changes."""
-        self.spec = spec
+        self.spec = spec_of(problem)
         self.controller = as_mixture(controller, self.spec.n_actions)
         if not (bonus is None or callable(bonus)):
             raise ValueError(f"bonus must be None, a FixedBonus or another BonusRule; got {type(bonus).__name__}")
         self.bonus = bonus
         self.ridge = per_level("ridge", ridge, self.spec.horizon)
-        require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
-        if epoch_size is not None:
-            require_count("epoch_size", epoch_size, "the number of episodes a level", at_least=0 if cached else 1)
-        self.pool = pool
-        self.cached = cached
-        self.epoch_size = epoch_size
+        self.pool, self.cached, self.epoch_size = pool, cached, epoch_size
         self.radius = ball_radii(self.spec, radius)
+        self._check_settings()
+        self._grams = np.zeros(self._grams_shape) if keep_grams else None
+        self._residuals = np.zeros(self.spec.horizon)
+        self._best_grams = np.zeros(self._grams_shape) if keep_grams else None
+        self.fitted = False
+        self.n_fitted = self.n_episodes = 0
+        self.residuals = np.zeros(self.spec.horizon)
+        self._best = zero_fit(self.spec, bonus, share_whitener)  # [Alg1:Initialize]
+        self._target, self._share_whitener = [], share_whitener
+        self._epoch = 1
+        self._next_id = first_id
+        self._start_level(self.spec.horizon - 1)
+        while epoch_size == 0 and not self.finished:  # everything is in the cache: nothing to ask for
+            self._finish_level()
+
+    def _check_settings(self) -> None:
+        require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
+        if self.epoch_size is not None:
+            least = 0 if self.cached else 1
+            require_count("epoch_size", self.epoch_size, "the number of episodes a level", at_least=least)
+
+    def check_restored(self) -> None:
+        """What was read from a file must be of one problem, and in the middle of it."""
+        self._check_settings()
+        as_mixture(self.controller, self.spec.n_actions)
+        ball_radii(self.spec, self.radius)
+        require_shape("theta", self._best.theta, self.spec.theta_shape, "(H, n_blocks, k)")
+        for fit in self._target:
+            require_shape("theta", fit.theta, self.spec.theta_shape[1:], "(n_blocks, k)")
+        for grams in (self._grams, self._best_grams):
+            if grams is not None:
+                require_shape("grams", grams, self._grams_shape, "(H or 1, n_blocks, k, k)")
+        if self._epoch > _MOST_EPOCHS or self._level + 1 + len(self._target) != self.spec.horizon:
+            raise ValueError(f"S3Q cannot stand at level {self._level} of epoch {self._epoch}")
+        if self._done >= self.n_level and not self.finished:
+            raise ValueError(f"S3Q cannot stand at level {self._level} after {self._done} of {self.n_level} episodes")
 
     @property
     def q(self) -> LinearQ:
@@ -175,7 +208,11 @@ class S3Q:
         return f"S3Q({self.n_episodes} episodes, {self.phases} epochs, {self.nbytes} bytes)"
 
     def ask(self, max_episodes: int) -> Regress | None:
-        """The rest of the current level, at most `max_episodes` of it; None when finished. Changes nothing."""
+        """The rest of the current level; None when finished. Changes nothing.
+
+        Args:
+            max_episodes: The most episodes it may ask for.
+        """
         require_count("max_episodes", max_episodes, "the budget left")
         if self.finished:
             return None
@@ -198,82 +235,6 @@ class S3Q:
         self.n_episodes += answer.n_episodes
         if self._done == self.n_level:
             self._finish_level()
-
-    def state(self) -> State:
-        """For a checkpoint; a bonus rule of your own cannot be saved."""
-        if not (self.bonus is None or isinstance(self.bonus, (FixedBonus, OwnGramBonus))):
-            raise cannot_be_saved("bonus", self.bonus, FixedBonus)
-        if not (self.cached is None or isinstance(self.cached, TransitionCache)):
-            raise cannot_be_saved("cached", self.cached, TransitionCache)
-        return {
-            "spec": self.spec,
-            "controller": self.controller,
-            "bonus": self.bonus,
-            "ridge": self.ridge,
-            "pool": bool(self.pool),
-            "cached": self.cached,
-            "epoch_size": self.epoch_size,
-            "radius": self.radius.reshape(self.spec.horizon, -1),
-            "ball_per_block": self.radius.ndim == 2,
-            "grams": self._grams,
-            "best_grams": self._best_grams,
-            "fitted": self.fitted,
-            "n_fitted": self.n_fitted,
-            "residuals": self._residuals,
-            "best_residuals": self.residuals,
-            "n_episodes": self.n_episodes,
-            "best": self._best,
-            "target": list(self._target),
-            "share_whitener": self._share_whitener,
-            "epoch": self._epoch,
-            "next_id": self._next_id,
-            "level": self._level,
-            "moments": self._moments,
-            "done": self._done,
-        }
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "S3Q":
-        """From a checkpoint."""
-        spec = reader.one("spec", Spec)
-        per_block = reader.flag("ball_per_block")
-        balls = reader.floats("radius", (spec.horizon, spec.n_blocks if per_block else 1), finite=False)
-        learner = cls.__new__(cls)
-        learner._set_up(
-            spec,
-            reader.one("controller", Mixture),
-            reader.either("bonus", FixedBonus, OwnGramBonus) if reader.has("bonus") else None,
-            reader.floats("ridge", (spec.horizon,)),
-            reader.integer("epoch_size") if reader.has("epoch_size") else None,
-            balls if per_block else balls[:, 0],
-            reader.flag("pool"),
-            reader.one("cached", TransitionCache) if reader.has("cached") else None,
-        )
-        learner._restore(reader)
-        return learner
-
-    def _restore(self, reader: Reader) -> None:
-        self._grams = reader.floats("grams", self._grams_shape) if reader.has("grams") else None
-        self._best_grams = reader.floats("best_grams", self._grams_shape) if reader.has("best_grams") else None
-        self.fitted = reader.flag("fitted")
-        self.n_fitted = reader.integer("n_fitted")
-        self._residuals = reader.floats("residuals", (self.spec.horizon,))
-        self.residuals = reader.floats("best_residuals", (self.spec.horizon,))
-        self.n_episodes = reader.integer("n_episodes")
-        self._best, self._target = reader.one("best", LinearQ), reader.each("target", QLevel)
-        self._share_whitener = reader.flag("share_whitener")
-        require_shape("theta", self._best.theta, self.spec.theta_shape, "(H, n_blocks, k)")
-        for fit in self._target:
-            require_shape("theta", fit.theta, self.spec.theta_shape[1:], "(n_blocks, k)")
-        self._epoch = reader.integer("epoch", at_least=1)
-        self._next_id = reader.integer("next_id")
-        self._level = reader.integer("level")
-        self._moments = reader.one("moments", Moments)
-        require_shape("gram", self._moments.gram, self.spec.gram_shape, "(n_blocks, k, k)")
-        self._done = reader.integer("done")
-        behind = self._level >= self.spec.horizon or len(self._target) != self.spec.horizon - 1 - self._level
-        if behind or (self._done >= self.n_level and not self.finished):
-            raise ValueError(f"S3Q cannot stand at level {self._level} after {self._done} of {self.n_level} episodes")
 
     def _start_level(self, level: int) -> None:
         self._level = level

@@ -16,13 +16,13 @@ number of phases, which is of order log(episodes), and with nothing else.
 """
 
 from dataclasses import replace
-from typing import final
+from typing import Annotated, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Reader, State
+from s4q.core.codec import Positive
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import A, Asks, Explore, Regress, Regression, Spec, Visits
@@ -44,17 +44,26 @@ from s4q.learners.transition_cache import TransitionCache
 class S4Q:
     """Explores with bounded memory, and with a guarantee if the preset has one; ask and tell.
 
-    problem: a Spec, or anything with `.spec`.
-    preset: "practical" (few episodes, no proof), "realisable" (optimistic when the features are exact), "tight" or
-    "paper" (Theorem 1). Any constant of the preset can be replaced; `print(learner.explain())` explains them.
-    delta: failure probability. ridge: one number or one per level. bonus_width: the same; with `practical` a multiple
-    of the standard error, else the width itself. trigger: a number, or (a, b) for a + b log n.
-    c_replay: S3Q plays c H m episodes, m the trajectories not in the cache. epochs: "single" or "doubling".
-    bonus_from: the "previous" phase, or the level's "own" Gram matrix.
-    max_episodes: make the constants for at least so many episodes. cache_episodes, cache_bytes: keep the transitions
-    of that many first episodes of exploration, whose policies are then never replayed (`practical`: 64 MiB, if not
-    given). 0 is the paper; a cache that never fills is LSVI-UCB with rare switching.
-    pool: every step is a sample for every level; None: if the problem is stationary and the preset not of Theorem 1.
+    Every constant of a preset can be replaced. `print(learner.explain())` says where each comes from.
+
+    Args:
+        problem: A Spec, or anything with `.spec`, such as a FiniteMDP.
+        preset: "practical" (few episodes, no proof), "realisable" (optimistic when the features are exact), "tight"
+            or "paper" (Theorem 1).
+        delta: Failure probability.
+        ridge: One number, or one per level.
+        bonus_width: One number, or one per level. With "practical" it multiplies the standard error; else it is the
+            width itself.
+        trigger: A number, or (a, b) for a + b log n after n episodes.
+        c_replay: S3Q plays c_replay H m episodes, where m trajectories are not in the cache.
+        epochs: "single" for one epoch per call of S3Q, "doubling" for the paper's.
+        bonus_from: "previous" for the covariance of the phase before, "own" for the Gram matrix of the fit itself.
+        max_episodes: Makes the constants for at least so many episodes.
+        cache_episodes: Keeps the transitions of that many first episodes of exploration. Their policies are never
+            replayed. 0 is the paper. A cache that never fills is LSVI-UCB with rare switching.
+        cache_bytes: The same as a number of bytes. "practical" takes 64 MiB if neither is given.
+        pool: True if every step is a sample for every level. None (default) means: if the problem is stationary and
+            the preset is not one of Theorem 1.
 
     >>> import s4q
     >>> mdp = s4q.problems.river_swim(6, horizon=12)
@@ -62,6 +71,20 @@ class S4Q:
     >>> run.episodes, run.phases > 10, bool(run.gap < mdp.v_star)
     (1000000, True, True)
     """
+
+    constants: Constants
+    memory: PolicyReplayMemory
+    cache: TransitionCache
+    last_phase: PhaseRecord | None  # the last finished one
+    _gram: Annotated[Array, "n B K K"]  # raw Sigma of the phase before: one a level, or one in all with pooled steps
+    _ridge: Annotated[Array, "H"]  # of the running phase
+    _s3q: S3Q | None  # the call in progress; None in a main loop
+    _loop: MainLoop  # of the running phase, or of the phase before while S3Q prepares the next
+    _phase: Positive
+    _next_id: int
+    _replay_budget: int  # of the S3Q call in progress, in episodes
+    _n_main: int  # episodes so far
+    _n_replayed: int
 
     def __init__(
         self,
@@ -80,7 +103,7 @@ class S4Q:
         cache_bytes: int | None = None,
         pool: bool | None = None,
     ) -> None:
-        settings = constants(
+        self.constants = constants(
             spec_of(problem),
             preset,
             delta=delta,
@@ -95,28 +118,36 @@ class S4Q:
             cache_bytes=cache_bytes,
             pool=pool,
         )
-        self._set_up(settings)
+        self.last_phase = self._s3q = None
+        self._n_main = self._n_replayed = self._next_id = self._phase = self._replay_budget = 0
+        self.cache = TransitionCache(self.spec, self.constants.cache_episodes, self.constants.pool)
+        self.memory = PolicyReplayMemory()  # [Alg2:Initialize]
+        self._gram = np.zeros(self._gram_shape)
         self._begin_phase()
 
-    def _set_up(self, settings: Constants) -> None:
-        """Before the first phase."""
-        self.constants = settings
-        self.spec = settings.spec
-        self._pool = self.constants.pool
-        # The data-scaled bonus of `practical` shares one Gram matrix between levels when steps are pooled.
-        self._share = self._pool and self.constants.preset == "practical"
-        self.last_phase: PhaseRecord | None = None  # the last finished one
-        self._n_main = self._n_replayed = 0  # episodes so far
-        self.cache = TransitionCache(self.spec, self.constants.cache_episodes, self._pool)
-        self.memory = PolicyReplayMemory()  # [Alg2:Initialize]
-        self._next_id = 0
-        self._phase = 0
-        self._replay_budget = 0  # of the S3Q call in progress, in episodes
-        self._ridge: Array  # of the running phase
-        self._s3q: S3Q | None = None  # the call in progress; None in a main loop
-        self._loop: MainLoop  # of the running phase, or of the phase before while S3Q prepares the next
-        # Raw Sigma of the phase before: one a level, or one in all with pooled steps.
-        self._gram: Array = np.zeros((1 if self._pool else self.spec.horizon, *self.spec.gram_shape))
+    def check_restored(self) -> None:
+        """Parts read from a file must be of one problem."""
+        specs = [self.cache.spec] if self._s3q is None else [self.cache.spec, self._s3q.spec]
+        if any(spec != self.spec for spec in specs):
+            raise ValueError("the parts of an S4Q must be of one problem")
+        for name, array in (("gram", self._gram), ("cov_ref", self._loop.cov_ref)):
+            require_shape(name, array, self._gram_shape, "(H or 1, n_blocks, k, k)")
+        for entry in self.memory.entries:
+            require_shape("theta", entry.policy.theta, self.spec.theta_shape, "(H, n_blocks, k)")
+
+    @property
+    def spec(self) -> Spec:
+        """The numbers of the problem."""
+        return self.constants.spec
+
+    @property
+    def _gram_shape(self) -> tuple[int, ...]:
+        return (1 if self.constants.pool else self.spec.horizon, *self.spec.gram_shape)
+
+    @property
+    def _share(self) -> bool:
+        """The data-scaled bonus of `practical` shares one Gram matrix between levels when steps are pooled."""
+        return self.constants.pool and self.constants.preset == "practical"
 
     @property
     def q(self) -> LinearQ:
@@ -206,55 +237,6 @@ class S4Q:
         if triggered:
             self._end_phase()
 
-    def state(self) -> State:
-        """For a checkpoint: all there is, since learners draw nothing."""
-        return {
-            "constants": self.constants,
-            "memory": self.memory,
-            "cache": self.cache,
-            "last_phase": self.last_phase,
-            "s3q": self._s3q,
-            "loop": self._loop,
-            "gram": self._gram,
-            "ridge": self._ridge,
-            "phase": self._phase,
-            "next_id": self._next_id,
-            "replay_budget": self._replay_budget,
-            "n_main": self._n_main,
-            "n_replayed": self._n_replayed,
-        }
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "S4Q":
-        """From a checkpoint: it asks what it would have asked next."""
-        settings = reader.one("constants", Constants)
-        # The sizes of a Spec are believed once an array of the file has them.
-        gram = reader.floats("gram", (1 if settings.pool else settings.spec.horizon, *settings.spec.gram_shape))
-        learner = cls.__new__(cls)
-        learner._set_up(settings)
-        learner.memory = reader.one("memory", PolicyReplayMemory)
-        learner.cache = reader.one("cache", TransitionCache)
-        learner.last_phase = reader.one("last_phase", PhaseRecord) if reader.has("last_phase") else None
-        learner._s3q = reader.one("s3q", S3Q) if reader.has("s3q") else None
-        learner._loop = reader.one("loop", MainLoop)
-        learner._gram = gram
-        learner._ridge = reader.floats("ridge", (learner.spec.horizon,))
-        learner._phase = reader.integer("phase", at_least=1)
-        learner._next_id = reader.integer("next_id")
-        learner._replay_budget = reader.integer("replay_budget")
-        learner._n_main, learner._n_replayed = reader.integer("n_main"), reader.integer("n_replayed")
-        learner._check_parts()
-        return learner
-
-    def _check_parts(self) -> None:
-        """Parts read from a file must be of one problem."""
-        specs = [self.cache.spec] if self._s3q is None else [self.cache.spec, self._s3q.spec]
-        if any(spec != self.spec for spec in specs):
-            raise ValueError("the parts of an S4Q must be of one problem")
-        require_shape("cov_ref", self._loop.cov_ref, self._gram.shape, "(H or 1, n_blocks, k, k)")
-        for q in (self._loop.q, *(entry.policy for entry in self.memory.entries)):
-            require_shape("theta", q.theta, self.spec.theta_shape, "(H, n_blocks, k)")
-
     def _begin_phase(self) -> None:
         self._phase += 1  # [Alg2:Phase]
         n_replayed = self.memory.n_episodes
@@ -276,7 +258,7 @@ class S4Q:
             ridge=self._ridge,
             radius=self.constants.radius(),
             epoch_size=slots if self.constants.epochs == "single" or not slots else None,
-            pool=self._pool,
+            pool=self.constants.pool,
             cached=self.cache if self.cache.n_episodes else None,
             share_whitener=self._share,
             keep_grams=True,

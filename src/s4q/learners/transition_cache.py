@@ -5,7 +5,7 @@ learner computes the cached part of each level's sums itself, with the target at
 bit are stored once, with a count.
 """
 
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any, Protocol, final
 
@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s4q.core.blocks import Array, IntArray
-from s4q.core.codec import Reader, State
+from s4q.core.codec import NotSaved
 from s4q.core.factors import Factors
 from s4q.core.least_squares import Moments, elliptical_norm_sq, gram_of
 from s4q.core.messages import Spec, Transitions
 from s4q.core.optimism import QLevel
-from s4q.core.validation import require_shape
 
 _DIGEST = 16  # bytes: no two of 10^12 steps share one, but for a chance of 10^-15
 _DTYPES: dict[str, type] = {"vectors": np.float64, "rewards": np.float64, "next_vectors": np.float64, "ended": np.bool_}
@@ -33,6 +32,7 @@ class Cached(Protocol):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class TransitionCache:
     """Holds the steps of at most `max_episodes` episodes: per level, or all in one place with `pool`.
 
@@ -43,12 +43,22 @@ class TransitionCache:
     (10, 0, 0)
     """
 
-    def __init__(self, spec: Spec, max_episodes: int, pool: bool) -> None:
-        self.max_episodes = max_episodes
-        self.n_episodes = 0
-        self.spec = spec
-        self._pool = pool
-        self._shelves = [_Shelf() for _ in range(1 if pool else spec.horizon)]
+    spec: Spec
+    max_episodes: int
+    pool: bool
+    n_episodes: int = 0
+    _shelves: list["_Shelf"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._shelves = [_Shelf() for _ in range(1 if self.pool else self.spec.horizon)]
+
+    def check_restored(self) -> None:
+        """Steps read from a file must be of this problem, and fit."""
+        if self.room < 0 or len(self._shelves) != (1 if self.pool else self.spec.horizon):
+            raise ValueError(f"a cache of {self.max_episodes} episodes cannot hold {self.n_episodes} in this form")
+        for steps in (shelf.steps for shelf in self._shelves if shelf.steps is not None):
+            if max(steps.blocks.max(initial=0), steps.next_blocks.max(initial=0)) >= self.spec.n_blocks:
+                raise ValueError(f"blocks of cached steps must lie in 0..{self.spec.n_blocks - 1}")
 
     @property
     def room(self) -> int:
@@ -63,7 +73,7 @@ class TransitionCache:
     @property
     def gram_nbytes(self) -> int:
         """Bytes set aside for Gram matrices and their factors, which do not grow with the steps."""
-        each = 3 if self._pool and self.spec.block_dim > 1 else 1  # with whitener and eigenvectors
+        each = 3 if self.pool and self.spec.block_dim > 1 else 1  # with whitener and eigenvectors
         return each * len(self._shelves) * 8 * int(np.prod(self.spec.gram_shape)) if self.n_episodes else 0
 
     def add(self, kept: Transitions, n_episodes: int) -> None:
@@ -72,12 +82,12 @@ class TransitionCache:
             raise ValueError(f"the cache has room for {self.room} episodes; got {n_episodes}")
         self.n_episodes += n_episodes
         for h, shelf in enumerate(self._shelves):
-            rows = slice(None) if self._pool else kept.levels == h
+            rows = slice(None) if self.pool else kept.levels == h
             # One dtype a column, so that equal steps have equal bytes whoever made them.
             columns: dict[str, NDArray[Any]] = {
                 f.name: np.asarray(getattr(kept, f.name), _DTYPES.get(f.name, np.int64)) for f in fields(kept)
             }
-            if self._pool:
+            if self.pool:
                 columns["levels"] = np.zeros_like(columns["levels"])
             shelf.add(Transitions(**{name: column[rows] for name, column in columns.items()}))
 
@@ -87,40 +97,17 @@ class TransitionCache:
         if shelf.steps is None:
             return Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
         # With pooled steps and one metric for all levels, none of this changes from level to level.
-        metric = None if target is None or not self._pool else target.whitener
+        metric = None if target is None or not self.pool else target.whitener
         norm_sq = None if metric is None else shelf.norms_sq(metric)
-        gram, factors = shelf.gram(self.spec), shelf.factors(self.spec) if self._pool else None
+        gram, factors = shelf.gram(self.spec), shelf.factors(self.spec) if self.pool else None
         return shelf.steps.moments(self.spec, level, target, gram, factors, norm_sq)
 
     def gram(self, level: int) -> Array:
         """sum of phi phi^T behind a fit of `level`, (n_blocks, k, k)."""
         return self._shelf(level).gram(self.spec)
 
-    def state(self) -> State:
-        """For a checkpoint."""
-        return {
-            "spec": self.spec,
-            "max_episodes": self.max_episodes,
-            "n_episodes": self.n_episodes,
-            "pool": self._pool,
-            "shelves": [{"steps": shelf.steps} for shelf in self._shelves],
-        }
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "TransitionCache":
-        """From a checkpoint."""
-        cache = cls(reader.one("spec", Spec), reader.integer("max_episodes"), reader.flag("pool"))
-        cache.n_episodes = reader.integer("n_episodes")
-        rows = reader.rows("shelves")
-        if cache.room < 0 or len(rows) != len(cache._shelves):
-            raise ValueError(f"a cache of {cache.max_episodes} episodes cannot hold {cache.n_episodes} in this form")
-        for shelf, row in zip(cache._shelves, rows, strict=True):
-            if row.has("steps"):
-                shelf.restore(row.one("steps", Transitions), cache.spec)
-        return cache
-
     def _shelf(self, level: int) -> "_Shelf":
-        return self._shelves[0 if self._pool else level]
+        return self._shelves[0 if self.pool else level]
 
 
 def bytes_per_step(spec: Spec) -> int:
@@ -132,16 +119,22 @@ def bytes_per_step(spec: Spec) -> int:
 
 
 @final
+@dataclass(eq=False, repr=False)
 class _Shelf:
     """Steps without repetition, and what is known of them until more come."""
 
-    def __init__(self) -> None:
-        self.steps: Transitions | None = None
-        self._known_gram: Array | None = None
-        self._known_factors: Factors | None = None
-        self._digests: NDArray[np.bytes_] = np.zeros(0, dtype=f"S{_DIGEST}")  # (n,) of the steps, in order
-        self._rows: IntArray = np.zeros(0, dtype=np.int64)  # (n,): where each of them stands
-        self._known_norms: tuple[Array, Array] | None = None  # in the metric of this whitener
+    steps: Transitions | None = None
+    _known_gram: NotSaved[Array | None] = None
+    _known_factors: NotSaved[Factors | None] = None
+    _known_norms: NotSaved[tuple[Array, Array] | None] = None  # in the metric of this whitener
+    _digests: NotSaved[NDArray[np.bytes_]] = field(init=False)  # (n,) of the steps, in order
+    _rows: NotSaved[IntArray] = field(init=False)  # (n,): where each of them stands
+
+    def __post_init__(self) -> None:
+        digests = np.zeros(0, dtype=f"S{_DIGEST}") if self.steps is None else _digests(self.steps)
+        self._digests, self._rows = np.unique(digests, return_index=True)
+        if len(self._rows) != len(digests):
+            raise ValueError("cached steps must not repeat")
 
     @property
     def nbytes(self) -> int:
@@ -174,16 +167,6 @@ class _Shelf:
             norms = elliptical_norm_sq(self.steps.next_vectors, self.steps.next_blocks, whitener)
             self._known_norms = (whitener, norms)
         return self._known_norms[1]
-
-    def restore(self, steps: Transitions, spec: Spec) -> None:
-        """Take steps that were here before; none is there twice."""
-        require_shape("next_vectors", steps.next_vectors, (None, spec.n_actions, spec.block_dim), "(n, A, k)")
-        if max(steps.blocks.max(initial=0), steps.next_blocks.max(initial=0)) >= spec.n_blocks:
-            raise ValueError(f"blocks of cached steps must lie in 0..{spec.n_blocks - 1}")
-        self.steps = steps
-        self._digests, self._rows = np.unique(_digests(steps), return_index=True)
-        if len(self._rows) != len(steps.weights):
-            raise ValueError("cached steps must not repeat")
 
     def add(self, steps: Transitions) -> None:
         """Count the steps that are here already, append the others."""

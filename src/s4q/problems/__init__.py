@@ -1,12 +1,13 @@
-"""Problems with exact values: FiniteMDP, and one builder per known problem."""
+"""Problems with exact values: FiniteMDP, and one builder per known problem.
+
+Everything public is imported here. A problem is played by a collector; learners see only its `spec`.
+"""
 
 from s4q.problems._chain import chain
 from s4q.problems._combination_lock import combination_lock
 from s4q.problems._deep_sea import deep_sea
 from s4q.problems._harmless_error import harmless_error
-from s4q.problems._low_rank import bellman_closed, low_rank
-from s4q.problems._padded_features import padded_features
-from s4q.problems._perturbed_low_rank import perturbed_low_rank
+from s4q.problems._low_rank import bellman_closed, low_rank, padded_features, perturbed_low_rank
 from s4q.problems._river_swim import river_swim
 from s4q.problems.finite_mdp import Facts, FiniteMDP
 from s4q.problems.gymnasium_table import from_gymnasium

@@ -1,4 +1,7 @@
-"""The chain that other libraries are measured on."""
+"""The chain: walk right along a line, past a small reward, to a large one.
+
+Benchmarks of other libraries use this problem, so numbers can be compared.
+"""
 
 import numpy as np
 
@@ -7,11 +10,15 @@ from s4q.problems.finite_mdp import FiniteMDP
 
 
 def chain(n_states: int = 10, horizon: int = 10) -> FiniteMDP:
-    """Walk right along a line; a crumb lies at the left end and the prize at the right end. Start: left end.
+    """Walk right along a line; a small reward lies at the left end, where an episode starts, and 1 at the right end.
 
     Action 1 moves right with probability 0.95 and else stays, action 0 moves left. Action 0 at the left end pays
-    0.005, action 1 at the right end pays 1, always. One-hot features. Value bound: one prize for each step left at
-    the right end (with the default sizes nine of ten steps go by on the way there, so 1).
+    0.005, action 1 at the right end pays 1, always. Features are one-hot. The value bound is 1 for each step left at
+    the right end (with the default sizes nine of ten steps are needed to get there, so it is 1).
+
+    Args:
+        n_states: Length of the line.
+        horizon: Steps of an episode.
 
     >>> facts = chain().facts()
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"

@@ -1,4 +1,7 @@
-"""The combination lock: one wrong digit and the episode is lost."""
+"""The combination lock: one wrong digit and the episode is lost.
+
+It is the hardest problem here for random exploration: its chance of success is n_actions ** -horizon.
+"""
 
 import numpy as np
 
@@ -7,10 +10,15 @@ from s4q.problems.finite_mdp import FiniteMDP
 
 
 def combination_lock(n_actions: int = 10, horizon: int = 10, *, seed: int = 0) -> FiniteMDP:
-    """At each level one of the actions, drawn from `seed`, is right; the others lose the episode.
+    """At each level one action, drawn from `seed`, is right; any other loses the episode.
 
-    Two states: open so far (0) and lost (1). The right last digit pays 1, nothing else pays. One-hot features per
-    level, of length 2A. Value bound: 1.
+    There are two states: open so far (0) and lost (1). The right last digit pays 1, nothing else pays. Features are
+    one-hot per level, of length 2A. The value bound is 1.
+
+    Args:
+        n_actions: Number of digits to choose from.
+        horizon: Length of the combination.
+        seed: Seed of the problem: the combination is drawn from it.
 
     >>> facts = combination_lock(10, 10).facts()
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.1e}, chance {facts.chance:.1e}"

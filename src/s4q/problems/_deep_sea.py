@@ -1,4 +1,8 @@
-"""DeepSea: one path in 2^N pays, and every step towards it costs a little."""
+"""DeepSea: one path in 2^N pays, and every step towards it costs a little.
+
+A test of exploration from the literature (Osband et al. 2020): a learner that follows the small rewards never finds
+the large one.
+"""
 
 import numpy as np
 
@@ -9,10 +13,14 @@ from s4q.problems.finite_mdp import FiniteMDP
 def deep_sea(size: int = 10, *, stochastic: bool = False, seed: int = 0) -> FiniteMDP:
     """A diver sinks one row a step and steers left or right; the treasure lies in the right corner of the last row.
 
-    The row is the level, the state is the column. Which action means right is drawn per cell from `seed`. A
-    right move costs 0.01/N whether or not it works; right in the corner pays 1. Stochastic: a right move fails with
-    probability 1/N and stays. Rewards have no noise. One-hot features per level, of length 2N. An episode pays at
-    most once: value bound 1.
+    The row is the level, the state is the column. Which action means right is drawn for each cell. A right move costs
+    0.01/N whether or not it works; right in the corner pays 1. Rewards have no noise. Features are one-hot per level,
+    of length 2N. An episode pays at most once, so the value bound is 1.
+
+    Args:
+        size: Depth and width N of the sea.
+        stochastic: True: a right move fails with probability 1/N, and the diver stays in its column.
+        seed: Seed of the problem: the meaning of the actions is drawn from it.
 
     >>> facts = deep_sea(10).facts()
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
@@ -39,8 +47,7 @@ def deep_sea(size: int = 10, *, stochastic: bool = False, seed: int = 0) -> Fini
         transitions,
         rewards,
         start=np.eye(size)[0],
-        reward_min=-0.01 / size,
-        reward_max=1.0,
+        reward_range=(-0.01 / size, 1.0),
         value_bound=1.0,
         reward_noise="none",
     )

@@ -1,11 +1,13 @@
-"""Features that are far from exact, yet in ways that no learner has to pay for."""
+"""A problem whose features are far from exact, but whose errors cost a learner nothing.
+
+It shows that misspecification is not the same as regret: the tests and benchmarks of misspecified problems use it.
+"""
 
 from typing import Literal
 
 import numpy as np
 
 from s4q.core.blocks import Array
-from s4q.core.validation import require_count
 from s4q.problems._low_rank import draw_linear_model
 from s4q.problems.finite_mdp import FiniteMDP
 
@@ -22,17 +24,27 @@ def harmless_error(
     amount: float = 0.25,
     seed: int = 0,
 ) -> FiniteMDP:
-    """A linear MDP plus an error of `amount` (at most 1/4) times the largest reward, 1/H, that does no harm.
+    """A linear MDP plus an error in the rewards that does no harm to a learner.
 
-    unvisited: there is one more action. Its features are those of action 0 and so are its moves, but it pays `amount`
-    less. No linear function tells the two apart, ties go to the lower action, and the better policy takes it too: the
-    pairs with the error are never visited.
-    cancelling: a state is one of the n_states and a coin, 2 n_states in all. The coin is fair, falls once before the
-    start and stays. The first level, the third and so on pay `amount` more on heads and less on tails, the others the
-    other way round; features see no coin. Along every episode the errors of two levels cancel (the horizon must be
-    even). A value that read the coin would not be linear, so even without the error the problem is Bellman closed only.
+    Features and moves are those of a `low_rank`; rewards without the error lie in [1/4, 3/4] of the largest, 1/H.
 
-    Features and moves are those of a `low_rank`; rewards without the error lie in [1/4, 3/4] of the largest.
+    "unvisited": there is one more action. Its features and moves are those of action 0, but it pays `amount` / H less.
+    No linear function tells the two apart, ties go to the lower action, and the better policy takes that one too. So
+    the pairs with the error are never visited.
+
+    "cancelling": a state is one of the n_states and a coin, 2 n_states in all. The coin is fair, falls once before the
+    start and stays. Levels 0, 2, 4, ... pay `amount` / H more on heads and less on tails, the others the other way
+    round. Features do not see the coin. Along every episode the errors of two levels cancel. A value that read the
+    coin would not be linear, so even without the error the problem is Bellman closed only.
+
+    Args:
+        n_states: Number of states, without the coin.
+        n_actions: Number of actions, without the additional one.
+        dim: Length of the features.
+        horizon: Steps of an episode; must be even for "cancelling".
+        kind: "cancelling" (default) or "unvisited".
+        amount: Size of the error as a share of the largest reward, at most 1/4.
+        seed: Seed of the problem.
 
     >>> facts = harmless_error().facts()
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
@@ -41,20 +53,16 @@ def harmless_error(
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
     'V* 0.6593, uniform 0.5200, chance 1.0e-02'
     """
-    require_count("n_states", n_states, "the number of states", at_least=2)
-    require_count("seed", seed, "the seed of the problem", at_least=0)
     if not 0 <= amount <= 0.25:
         raise ValueError(f"amount is a share of the largest reward of at most 1/4; got {amount!r}")
     if kind not in ("unvisited", "cancelling"):
         raise ValueError(f'kind must be "unvisited" or "cancelling"; got {kind!r}')
-    rng = np.random.default_rng(np.random.SeedSequence(seed))
-    model = draw_linear_model(n_states, n_actions, dim, horizon, rng)
-    start = rng.dirichlet(np.ones(n_states))
-    rewards = 0.25 / horizon + np.einsum("hsad,hd->hsa", model.phi, model.theta) / 2  # features sum to 1
-    moves = np.einsum("hsad,hdt->hsat", model.phi, model.mu)
+    model = draw_linear_model(n_states, n_actions, dim, horizon, seed)
+    start = model.rng.dirichlet(np.ones(n_states))
+    rewards = 0.25 / horizon + model.rewards / 2  # features sum to 1
     build = _with_a_worse_twin if kind == "unvisited" else _with_a_coin
-    arrays = build(moves, rewards, start, model.phi, amount / horizon)
-    return FiniteMDP(*arrays, reward_max=1.0 / horizon, well_specified=amount == 0)
+    arrays = build(model.moves, rewards, start, model.phi, amount / horizon)
+    return FiniteMDP(*arrays, reward_range=(0.0, 1.0 / horizon), well_specified=amount == 0)
 
 
 def _with_a_worse_twin(

@@ -1,4 +1,7 @@
-"""RiverSwim: the current is against you."""
+"""RiverSwim: the large reward lies upstream, and swimming against the current often fails.
+
+A classic test of exploration (Strehl and Littman 2008), scaled so that an episode pays at most 1.
+"""
 
 import numpy as np
 
@@ -7,12 +10,16 @@ from s4q.problems.finite_mdp import FiniteMDP
 
 
 def river_swim(n_states: int = 6, horizon: int = 12) -> FiniteMDP:
-    """Swim up a river: left always works and pays a crumb at the left end, right is slow and pays at the far end.
+    """Swim up a river: left always works and pays a little at the left end, right is slow and pays at the right end.
 
     Right moves on with probability 0.35, stays with 0.6 and slips back with 0.05; at the left end it moves on with
-    0.6 and stays with 0.4, at the right end it stays with 0.6 and slips back with 0.4. Rewards 0.005 (left end, left)
-    and 1 (right end, right), divided by H and paid always, so that an episode pays at most 1: the value bound is (H -
-    h)/H. Start: left end. One-hot features.
+    0.6 and stays with 0.4, at the right end it stays with 0.6 and slips back with 0.4. Rewards are 0.005/H (left end,
+    left) and 1/H (right end, right), always paid, so the value bound is (H - h)/H. An episode starts at the left end.
+    Features are one-hot.
+
+    Args:
+        n_states: Length of the river.
+        horizon: Steps H of an episode.
 
     >>> facts = river_swim(6, horizon=12).facts()
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
@@ -35,6 +42,6 @@ def river_swim(n_states: int = 6, horizon: int = 12) -> FiniteMDP:
         rewards,
         start=np.eye(n_states)[0],
         horizon=horizon,
-        reward_max=1.0 / horizon,
+        reward_range=(0.0, 1.0 / horizon),
         reward_noise="none",
     )

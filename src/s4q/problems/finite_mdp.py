@@ -1,4 +1,8 @@
-"""FiniteMDP: a problem given by arrays, whose values are known exactly."""
+"""FiniteMDP: a problem given by arrays, whose values are known exactly.
+
+The problem builders of this folder make one, collectors play it, and the theory and the accounting of a run read exact
+values from it. A learner never sees it: it is given the `spec` alone.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +16,7 @@ from s4q.core.identity_cache import Memo
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import FeatureMap, Spec
 from s4q.core.policies import Mixture, Policy, UniformPolicy, require_policy
+from s4q.core.spec import checked_range
 from s4q.core.validation import finite_array, require_count, require_probabilities, require_shape
 from s4q.features import TableFeatures
 from s4q.problems import planning
@@ -24,36 +29,48 @@ RewardNoise = Literal["bernoulli", "none"]
 @final
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a reader wants to know before running anything; exact, in the user's units."""
+    """How hard a problem is: exact numbers, in the user's units. `FiniteMDP.facts` makes it.
+
+    Attributes:
+        v_star: The best expected return of an episode.
+        v_uniform: The expected return of the uniform policy.
+        chance: Probability that an episode of the uniform policy takes the best-paid reachable pair (s, a).
+    """
 
     v_star: float
-    v_uniform: float  # what the uniform policy gets
-    chance: float  # that an episode of the uniform policy ever takes the best-paid pair (s, a) that can be reached
+    v_uniform: float
+    chance: float
 
 
 @final
 class FiniteMDP:
     """A finite-horizon MDP with finitely many states and actions.
 
-    transitions: (H, S, A, S), or (S, A, S) with `horizon`; rewards (means): (H, S, A) or (S, A); start: (S,).
-    features: (H, S, A, d), (S, A, d), a FeatureMap over states 0..S-1, or None for one-hot pairs.
-    reward_noise: "bernoulli" pays reward_max with probability (r - min)/(max - min), else reward_min; "none" pays the
-    mean.
-    value_bound: a bound on the return from any step on, one number or one per level; default: reward_max at every
-    step left.
-    radius: of the parameter ball, one number or one per level. Default: where the features are exact, the radius that
-    the true parameters of all targets need, computed from the tables; else sqrt(d) times the largest target. A radius
-    that is smaller than exact features need is refused.
-    terminal: (S,) bool; an episode that enters such a state is over and earns 0 from then on. Such a state must be
-    absorbing with reward 0, have features 0 (one-hot features see to it) and not be a start state.
-    well_specified: are the features exact, that is, is every regression target linear in them? None: yes for one-hot
-    features, else no. True is checked against the tables.
-    arrival_rewards: (H, S, A, S) or (S, A, S), when the reward is known given the next state; `rewards` must be its
-    mean.
+    Args:
+        transitions: Probabilities (H, S, A, S), or (S, A, S) together with `horizon`.
+        rewards: Mean rewards (H, S, A), or (S, A) for the same at every level.
+        start: Probabilities (S,) of the first state.
+        features: Array (H, S, A, d) or (S, A, d), or a feature map over the states 0..S-1. None (default): one-hot
+            features of pairs (s, a).
+        horizon: Steps of an episode. Needed only where transitions have no axis for the level.
+        reward_range: Lowest and highest reward of a step, (0, 1) by default. All rewards must lie in it.
+        value_bound: Bound on the return from any step on, one number or one per level. None (default): the highest
+            reward at every step left.
+        reward_noise: "bernoulli" (default) pays the highest or the lowest reward, with the given mean; "none" pays
+            the mean.
+        radius: Radius of the parameter ball, one number or one per level. None (default): computed from the tables
+            where the features are exact, else sqrt(d) times the largest regression target. A radius that is smaller
+            than exact features need is refused.
+        terminal: Mask (S,) of states that end an episode; rewards are 0 from then on. Such a state must be absorbing
+            with reward 0, have features 0 (one-hot features do) and not be a start state. None (default): no state.
+        well_specified: True if every regression target is linear in the features; this is checked against the tables.
+            None (default): True for one-hot features, else False.
+        arrival_rewards: Rewards (H, S, A, S) or (S, A, S), where the next state decides the reward; `rewards` must be
+            their mean. None (default): the next state does not matter.
 
     >>> mdp = FiniteMDP(np.ones((1, 2, 1)), [[0.2, 0.7]], [1.0], horizon=3)
-    >>> round(mdp.v_star, 12), mdp.dim, mdp.spec.stationary
-    (2.1, 2, True)
+    >>> mdp
+    FiniteMDP(H=3, S=1, A=2, d=2, v_star=2.1)
     """
 
     def __init__(
@@ -63,11 +80,10 @@ class FiniteMDP:
         start: ArrayLike,
         features: ArrayLike | FeatureMap | None = None,
         horizon: int | None = None,
-        reward_min: float = 0.0,
-        reward_max: float = 1.0,
+        *,
+        reward_range: tuple[float, float] = (0.0, 1.0),
         value_bound: ArrayLike | None = None,
         reward_noise: RewardNoise = "bernoulli",
-        *,
         radius: ArrayLike | None = None,
         terminal: ArrayLike | None = None,
         well_specified: bool | None = None,
@@ -79,7 +95,8 @@ class FiniteMDP:
         require_shape("start", self.start, (self.n_states,), "(S,)")
         require_probabilities("start", self.start)
         self.terminal = self._terminal_mask(terminal)
-        self.rewards = self._checked_rewards(rewards, float(reward_min), float(reward_max))
+        may_end = bool(self.terminal.any())
+        self.rewards = self._checked_rewards(rewards, *checked_range(reward_range, may_end))
         self._check_terminal()
         if reward_noise not in ("bernoulli", "none"):
             raise ValueError(f'reward_noise must be "bernoulli" or "none"; got {reward_noise!r}')
@@ -89,12 +106,12 @@ class FiniteMDP:
         self.spec = Spec.of(
             self.features,
             horizon=self.horizon,
-            reward_range=(float(reward_min), float(reward_max)),
+            reward_range=reward_range,
             value_bound=value_bound,
             radius=radius,
             stationary=_constant(self.transitions) and _constant(self.rewards) and self.features.stationary,
             well_specified=features is None if well_specified is None else well_specified,
-            may_end=bool(self.terminal.any()),
+            may_end=may_end,
         )
         self._check_value_bound()
         if self.spec.well_specified:
@@ -120,7 +137,7 @@ class FiniteMDP:
 
     @cached_property
     def reachable(self) -> BoolArray:
-        """(H, S): the states that some policy visits at each level, terminal ones left out."""
+        """Mask (H, S) of the states that some policy visits at each level; terminal states are left out."""
         return np.asarray(planning.reachable(self.transitions, self.start) & ~self.terminal)
 
     def __repr__(self) -> str:
@@ -128,7 +145,11 @@ class FiniteMDP:
         return f"FiniteMDP({sizes}, v_star={self.v_star:.6g})"
 
     def policy_table(self, policy: Policy) -> Array:
-        """The policy's action probabilities everywhere, (H, S, A); those of recent policies are remembered."""
+        """The action probabilities of a policy at every state, (H, S, A). Tables of recent policies are cached.
+
+        Args:
+            policy: Any policy for this problem; not a Mixture.
+        """
         return self._tables(policy)
 
     def _table_of(self, policy: Policy) -> Array:
@@ -138,7 +159,9 @@ class FiniteMDP:
         try:
             rows = [np.asarray(policy.probabilities(h, states, self.features.level(h))) for h in levels]
         except IndexError as error:
-            raise ValueError(f"policy was made for a problem of other sizes than {self} ({error})") from None
+            raise ValueError(
+                f"policy does not fit {self} ({error}); pass a policy for a problem of this size"
+            ) from None
         for row in rows:
             require_shape("policy.probabilities(h, states, phi)", row, self.rewards.shape[1:], "(n, n_actions)")
         table = np.stack(rows)
@@ -146,7 +169,11 @@ class FiniteMDP:
         return table
 
     def value(self, policy: Policy | Mixture) -> float:
-        """The exact expected return of an episode of a policy or mixture."""
+        """The exact expected return of an episode, in the user's units.
+
+        Args:
+            policy: A policy, or a Mixture of which one policy is drawn per episode.
+        """
         if isinstance(policy, Mixture):
             values = [self.value(one) for one in policy.policies]
             return float(policy.weights @ np.array(values))
@@ -155,7 +182,11 @@ class FiniteMDP:
         return float(self.start @ (table[0] * q[0]).sum(axis=-1))
 
     def occupancies(self, policy: Policy | Mixture) -> Array:
-        """Probability of each (s, a) at each level under a policy or mixture, (H, S, A)."""
+        """The probability of each pair (s, a) at each level, (H, S, A).
+
+        Args:
+            policy: A policy, or a Mixture of which one policy is drawn per episode.
+        """
         if isinstance(policy, Mixture):
             parts = [
                 weight * self.occupancies(one) for one, weight in zip(policy.policies, policy.weights, strict=True)
@@ -164,37 +195,39 @@ class FiniteMDP:
         return planning.occupancies(self.transitions, self.start, self.policy_table(policy))
 
     def q_values(self, q: LinearQ) -> Array:
-        """A learned Q at every pair, (H, S, A), in the user's units, comparable with `q_star`."""
+        """A learned Q at every pair, (H, S, A), in the user's units, to compare with `q_star`.
+
+        Args:
+            q: The Q of a learner or of a Run.
+        """
         levels = range(self.horizon)
         table = np.stack([self.spec.to_user_units(h, q.q_values(h, self.features.level(h))) for h in levels])
         table[:, self.terminal] = 0.0
         return table
 
     def facts(self) -> Facts:
-        """V*, what the uniform policy gets, and the chance that it reaches the best-paid pair."""
+        """V*, the value of the uniform policy, and the probability that it reaches the best-paid pair."""
         uniform = UniformPolicy(self.n_actions)
         pays = np.where(self.reachable[:, :, None], self.rewards, -np.inf)
         goal = pays >= pays.max() - 1e-12
-        missed = np.where(goal[..., None], 0.0, self.transitions)  # the mass that reached the goal leaves the chain
+        missed = np.where(goal[..., None], 0.0, self.transitions)  # an episode that reached the goal is counted once
         missing = planning.occupancies(missed, self.start, self.policy_table(uniform))
         return Facts(self.v_star, self.value(uniform), float(missing[goal].sum()))
 
     def _checked_rewards(self, rewards: ArrayLike, low: float, high: float) -> Array:
         array = finite_array("rewards", rewards)
-        if low > high:
-            raise ValueError(f"reward_min must not exceed reward_max; got {low} > {high}")
         if array.ndim == 2:
             array = np.broadcast_to(array, (self.horizon, *array.shape))
         require_shape("rewards", array, self.transitions.shape[:3], "(H, S, A), or (S, A),")
-        paying = ~self.terminal[:, None]  # a terminal state pays nothing, whatever the range
-        for name, bad in (("below reward_min", array < low - 1e-12), ("above reward_max", array > high + 1e-12)):
-            bad &= paying
-            if bad.any():
-                h, s, a = (int(i) for i in np.argwhere(bad)[0])
-                raise ValueError(
-                    f"rewards[{h}, {s}, {a}] is {array[h, s, a]}, {name} of the declared range [{low}, {high}]; "
-                    "declare a reward_min and reward_max that hold all rewards"
-                )
+        outside = (array < low - 1e-12) | (array > high + 1e-12)
+        outside[:, self.terminal] = False  # a terminal state pays nothing, whatever the range
+        if outside.any():
+            h, s, a = (int(i) for i in np.argwhere(outside)[0])
+            where = "above" if array[h, s, a] > high else "below"
+            raise ValueError(
+                f"rewards[{h}, {s}, {a}] is {array[h, s, a]}, {where} reward_range ({low}, {high}); pass "
+                "reward_range=(lowest, highest) that holds all rewards"
+            )
         return array
 
     def _terminal_mask(self, terminal: ArrayLike | None) -> BoolArray:
@@ -226,7 +259,7 @@ class FiniteMDP:
         if off > 1e-8:
             raise ValueError(f"rewards must be the mean of arrival_rewards over next states; they differ by {off:.3g}")
         if self.reward_noise != "none":
-            raise ValueError(f'arrival_rewards leave no noise: reward_noise must be "none"; got {self.reward_noise!r}')
+            raise ValueError(f'arrival_rewards need reward_noise="none"; got reward_noise={self.reward_noise!r}')
         return array
 
     def _checked_features(self, features: ArrayLike | FeatureMap | None) -> TableFeatures:

@@ -1,4 +1,8 @@
-"""The exact FiniteMDP of a Gymnasium environment that exposes its table: FrozenLake, CliffWalking, Taxi."""
+"""The exact FiniteMDP of a Gymnasium environment that exposes its table: FrozenLake, CliffWalking, Taxi.
+
+Tests and benchmarks use it to know the exact values of an environment that an Agent learns by stepping. Gymnasium is
+imported only when an id is given.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,12 +24,19 @@ def from_gymnasium(
     value_bound: ArrayLike | None = None,
     env_options: Mapping[str, Any] | None = None,
 ) -> FiniteMDP:
-    """Read `env.unwrapped.P` and `initial_state_distrib`; exact planning, regret and counts then work on it.
+    """The FiniteMDP of an environment with a table, so that planning, regret and counts are exact.
 
-    env: an id such as "FrozenLake-v1" (made with `env_options`) or an environment. A state that is entered only by
-    transitions that terminate is terminal; where a state is entered both ways, terminating transitions go to one more
-    state. reward_range: of the table, with the 0 that follows an end, unless declared. value_bound: of the return
-    from any step on, in the env's units.
+    It reads `env.unwrapped.P` and `initial_state_distrib`. A state that is entered only by transitions that terminate
+    is terminal. Where a state is entered both ways, terminating transitions go to one additional state.
+
+    Args:
+        env: An id such as "FrozenLake-v1", or an environment.
+        horizon: Steps of an episode.
+        features: Features as of FiniteMDP. None (default): one-hot pairs.
+        reward_range: Lowest and highest reward of a step. None (default): those of the table, and the 0 after an end.
+        value_bound: Bound on the return from any step on, in the env's units. None (default): the highest reward at
+            every step left.
+        env_options: Passed to `gymnasium.make` where env is an id. None (default): no options.
 
     >>> lake = from_gymnasium("FrozenLake-v1", horizon=50)
     >>> round(lake.v_star, 3), lake.n_states, int(lake.terminal.sum())
@@ -47,22 +58,20 @@ def from_gymnasium(
             known = transitions[s, a, arrived] > 0
             if known and p > 0 and abs(rewards[s, a, arrived] - reward) > 1e-12:
                 raise ValueError(
-                    f"env pays state {s}, action {a}, next state {state} in two ways; no table can say that"
+                    f"env has two rewards for state {s}, action {a}, next state {state}; a FiniteMDP holds one"
                 )
             transitions[s, a, arrived] += p
             rewards[s, a, arrived] = reward
     mask = np.append(terminal, True) if extra else terminal
     transitions[mask] = np.eye(size)[mask][:, None, :]
     means = np.einsum("sat,sat->sa", transitions, rewards)
-    low, high = reward_range or (min(0.0, float(rewards.min())), max(0.0, float(rewards.max())))
     return FiniteMDP(
         transitions / transitions.sum(axis=-1, keepdims=True),
         means,
         start=np.append(start, 0.0) if extra else start,
         features=features,
         horizon=horizon,
-        reward_min=low,
-        reward_max=high,
+        reward_range=reward_range or (min(0.0, float(rewards.min())), max(0.0, float(rewards.max()))),
         value_bound=value_bound,
         reward_noise="none",
         terminal=mask,

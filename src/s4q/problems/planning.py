@@ -1,4 +1,8 @@
-"""Exact planning. Arrays: transitions (H, S, A, S), rewards (H, S, A), start (S,), policy probabilities (H, S, A)."""
+"""Exact planning in a finite problem, as plain functions of arrays.
+
+Arrays: transitions (H, S, A, S), rewards (H, S, A), start (S,), policy probabilities (H, S, A). FiniteMDP and the
+theory call it; nothing here checks its input.
+"""
 
 import numpy as np
 

@@ -1,48 +1,62 @@
-"""Run and Ledger: what a run came to, and how it is counted."""
+"""The accounting of a run: what it returns (Run) and how that is counted (Ledger).
+
+The loop charges every answer to the Ledger. Regret is exact, and charges every episode of every policy played. Nothing
+here plays episodes or tells a learner anything.
+"""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any, Literal, final
 
-from s4q.certificates.certifier import Certificate, Certified, Certifier, Phased
+from s4q.certificates.certifier import Certificate, Certified, Certifier, Phased, refusal
 from s4q.core.identity_cache import Memo
 from s4q.core.linear_q import LinearQ
-from s4q.core.messages import Collector, Evaluate, Explore, Learner, Policy, Regress, Request, Returns
-from s4q.learners.fit_record import FitRecord, add_answer
+from s4q.core.messages import Collector, Evaluate, Explore, Policy, Regress, Request, Returns
+from s4q.learners.fit_record import add_answer
 from s4q.learners.main_loop import PhaseRecord, Record
 from s4q.problems import FiniteMDP
-from s4q.running.curve import Played, Point
+from s4q.running.curve import Played, Point, Totals
 from s4q.running.evaluations import Evaluations
 from s4q.running.progress import Progress
 
 
 @final
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Run:
-    """What came out and what it cost, in the user's units. Regret is exact and charges every episode played."""
+@dataclass(frozen=True, eq=False, slots=True, repr=False, kw_only=True)
+class Run(Totals):
+    """What a run learned and what it cost, in the user's units. `run` makes it.
 
-    episodes: int
-    main_episodes: int
-    replay_episodes: int
-    steps: int
-    regret: float | None
-    gap: float | None
-    optimistic_value: float | None
-    phases: int
-    nbytes: int
-    cpu_seconds: float
-    mean_return: float | None  # of all main-loop episodes of the run, in the user's units; None: there were none
-    mean_length: float | None  # in steps, of the same
-    curve: tuple[Point, ...]  # a point per finished phase, and one for the end
+    Attributes:
+        episodes: Episodes played, the sum of the next three.
+        main_episodes: Episodes of main loops, in which new policies are tried.
+        replay_episodes: Episodes of regressions; for S4Q the price of bounded memory.
+        evaluation_episodes: Episodes of evaluations, from which nothing is learned.
+        steps: Steps played.
+        phases: Phases (for S3Q epochs) that the learner has finished.
+        regret: Exact regret of all episodes. None where the problem is not a FiniteMDP.
+        gap: v_star minus the value of the newest policy. None where the problem is not a FiniteMDP.
+        optimistic_value: The learner's value of the start. None where the problem is not a FiniteMDP.
+        nbytes: Bytes held by the learner.
+        cpu_seconds: CPU time, of all parts of a resumed run.
+        mean_return: Mean return of main-loop episodes. None where there were none.
+        mean_length: Their mean length, in steps.
+        curve: A point per finished phase, and one for the end.
+        policy: The newest policy.
+        q: The newest Q.
+        record: All phases, for an audit, with record=True. Else None.
+        certificate: With stop_when_gap or an evaluation_share, or with record=True if the preset proves optimism. Else
+            None.
+        resumed: True if the run went on from a checkpoint.
+        name: A digest of seed, budget and settings, the same for a run and its resumption.
+    """
+
+    curve: tuple[Point, ...]
     policy: Policy
     q: LinearQ
-    record: Record | None = None  # with record=True
-    # With stop_when_gap or an evaluation_share, or with record=True if the preset proves optimism.
+    record: Record | None = None
     certificate: Certificate | None = None
-    resumed: bool = False  # did it go on from a checkpoint?
-    name: str = ""  # what it began with, in short: the same for a run and its resumption
-    evaluation_episodes: int = 0
+    resumed: bool = False
+    name: str = ""
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "mean_return", "nbytes", "cpu_seconds")
@@ -58,51 +72,45 @@ class Answered:
     id: int
     kind: Literal["explore", "regress", "evaluate"]
     level: int | None  # of a regression
-    n_episodes: int  # it took
+    n_episodes: int  # episodes this request needed
     n_steps: int
     episodes: int  # of the run so far
-    phases: int  # the learner has finished
+    phases: int  # that the learner has finished
 
 
 @final
 class Recorder:
-    """Keeps what each phase of an S4Q was, and what the collector returned for its fits."""
+    """Keeps the phases of an S4Q, and the answers to their fits."""
 
-    def __init__(
-        self,
-        learner: Any,
-        phases: tuple[PhaseRecord, ...],
-        fits: tuple[FitRecord, ...],
-        evaluations: Evaluations | None,
-    ) -> None:
-        self._learner = learner
-        self._evaluations = evaluations
-        self.phases = list(phases)
-        self.fits = list(fits)
+    def __init__(self, learner: Any, before: Progress, evaluations: Evaluations) -> None:
+        self._learner, self._evaluations = learner, evaluations
+        self.phases, self.fits = list(before.record or ()), list(before.fits)
         self._before = learner.phases  # finished before the answer that comes next
 
     def add(self, request: Request, answer: Any) -> None:
+        """Keep the answer to a fit."""
         if isinstance(request, Regress):  # an S3Q call prepares the phase after the last finished one
             add_answer(self.fits, self._before + 1, [phase.q for phase in self.phases], request, answer)
 
     def mark(self) -> None:
+        """Keep the phase that has just finished."""
         self.phases.append(self._learner.last_phase)
         self._before = self._learner.phases
 
     def record(self) -> Record:
-        evaluations = {} if self._evaluations is None else dict(self._evaluations.by_phase)
-        constants, running = self._learner.constants, self._learner.open_phase
-        return Record(constants, tuple(self.phases), running, evaluations, tuple(self.fits))
+        """All phases, answers and evaluations so far."""
+        evaluations, constants, running = self._evaluations.by_phase, self._learner.constants, self._learner.open_phase
+        return Record(constants, tuple(self.phases), running, dict(evaluations), tuple(self.fits))
 
 
 @final
 class Watch:
-    """What is certified of an S4Q, phase by phase.
+    """Certifies an S4Q phase by phase.
 
-    A phase is closed when the next one has its policy: until then the policy may still be evaluated.
+    A phase is closed when the next one has its policy, because until then its policy may still be evaluated.
     """
 
-    def __init__(self, learner: Phased, evaluations: Evaluations | None, before: Certified | None = None) -> None:
+    def __init__(self, learner: Phased, evaluations: Evaluations, before: Certified | None = None) -> None:
         self._learner = learner
         self._evaluations = evaluations
         self._certifier = Certifier(learner.constants, before)
@@ -115,7 +123,7 @@ class Watch:
         return self._learner.open_phase or self._learner.last_phase
 
     def update(self) -> None:
-        """The learner was told something."""
+        """Look at the learner after it was told an answer."""
         newest = self._newest
         if newest is not None and newest.phase > self._phase:
             self._close()
@@ -127,81 +135,74 @@ class Watch:
             self._certifier.add(last, self._evaluated(last))
 
     def _evaluated(self, phase: PhaseRecord) -> Returns | None:
-        return None if self._evaluations is None else self._evaluations.by_phase.get(phase.phase)
+        return self._evaluations.by_phase.get(phase.phase)
 
     @property
     def certified(self) -> Certified:
-        """For a checkpoint."""
+        """What a checkpoint keeps of it."""
         return self._certifier.certified
 
     def certificate(self) -> Certificate:
+        """The certificate so far."""
         newest = self._newest
         return self._certifier.certificate(newest, None if newest is None else self._evaluated(newest))
 
 
 @final
 class Ledger:
-    """Counts what a run costs, from the progress of an earlier one on."""
+    """Counts what a run costs, and goes on from the progress of an earlier one.
+
+    Args:
+        learner: The learner of the run.
+        collector: Its collector; regret is known if it plays a FiniteMDP.
+        before: How far the run has come.
+        certify: True if certificates are needed. Else they are made for a record where the preset proves optimism.
+        resumed: True if the run goes on from a checkpoint.
+    """
 
     def __init__(
-        self,
-        learner: Learner,
-        collector: Collector,
-        before: Progress,
-        recorder: Recorder | None,
-        watch: Watch | None,
-        evaluations: Evaluations | None = None,
-        *,
-        resumed: bool = False,
+        self, learner: Any, collector: Collector, before: Progress, *, certify: bool, resumed: bool = False
     ) -> None:
-        self._resumed = resumed
-        self._evaluations, self._share = evaluations, before.evaluation_share
-        self._recorder = recorder
-        self._watch = watch
-        self._budget, self._name = before.budget, before.name
-        self.episodes = before.episodes
-        self.steps = before.steps
-        self._played = before.played
-        self._phase_played = before.phase_played
-        self._learner = learner
+        self._learner, self._resumed = learner, resumed
+        self._so_far = replace(before)  # a copy: it is changed in place
+        self.evaluations = Evaluations(learner, before)
+        self._recorder = None if before.record is None else Recorder(learner, before, self.evaluations)
+        proved = self._recorder is not None and refusal(learner.constants) is None
+        self._watch = Watch(learner, self.evaluations, before.certified) if certify or proved else None
         mdp = getattr(collector, "mdp", None)
         self._mdp: FiniteMDP | None = mdp if isinstance(mdp, FiniteMDP) else None
-        self._regret = before.regret
         self._gap: Memo[Policy, float] = Memo(self._gap_of, size=4096)
-        self._points = list(before.points)
         self._cpu_start = time.process_time() - before.cpu_seconds
-        self._request_episodes = before.request_episodes
-        self._request_steps = before.request_steps
 
     def charge(self, request: Request, answer: Any) -> None:
-        """Book the episodes of an answer, each at the price of the policy that played it."""
-        self.episodes += answer.n_episodes
-        self.steps += answer.n_steps
-        if not isinstance(request, Evaluate):  # which may come between two parts of another
-            self._request_episodes = answer.n_episodes + (self._request_episodes if request.done else 0)
-            self._request_steps = answer.n_steps + (self._request_steps if request.done else 0)
-        if self._evaluations is not None and isinstance(request, Evaluate):
-            self._evaluations.tell(answer)
+        """Add an answer to the totals. Each episode is charged the gap of the policy that played it."""
+        now = self._so_far
+        now.episodes += answer.n_episodes
+        now.steps += answer.n_steps
+        if isinstance(request, Evaluate):  # may come between two parts of another request
+            self.evaluations.tell(answer)
+        else:
+            now.request_episodes = answer.n_episodes + (now.request_episodes if request.done else 0)
+            now.request_steps = answer.n_steps + (now.request_steps if request.done else 0)
         if self._watch is not None:
             self._watch.update()
         if isinstance(request, Explore):
-            self._played = self._played.with_answer(answer)
-            self._phase_played = self._phase_played.with_answer(answer)
+            now.played, now.phase_played = now.played.with_answer(answer), now.phase_played.with_answer(answer)
         if self._recorder is not None:
             self._recorder.add(request, answer)
         if self._mdp is None:
             return
         if isinstance(request, Regress):
             for policy, n in zip(request.mixture.policies, answer.episodes_per_policy.tolist(), strict=True):
-                self._regret += n * self._gap(policy) if n else 0.0
+                now.regret += n * self._gap(policy) if n else 0.0
         else:
-            self._regret += answer.n_episodes * self._gap(request.policy)
+            now.regret += answer.n_episodes * self._gap(request.policy)
 
     def mark(self, request: Request) -> None:
         """Add a point to the curve: the phase that just ended, with the policy it played."""
         policy = request.policy if isinstance(request, Explore) else self._learner.policy
-        self._points.append(self._point(policy))
-        self._phase_played = Played()
+        self._so_far.points += (self._point(policy),)
+        self._so_far.phase_played = Played()
         if self._recorder is not None:
             self._recorder.mark()
 
@@ -210,112 +211,91 @@ class Ledger:
         return inf if self._watch is None else self._watch.certificate().gap
 
     def note(self) -> str:
-        """How it goes, for a progress bar."""
-        newest = self._points[-1].mean_return if self._points else None
+        """The newest mean return, for a progress bar."""
+        newest = self._so_far.points[-1].mean_return if self._so_far.points else None
         return "" if newest is None else f"return {newest:.4g} in phase {self._learner.phases}"
+
+    @property
+    def episodes(self) -> int:
+        """Episodes played so far."""
+        return self._so_far.episodes
 
     @property
     def left(self) -> int:
         """Episodes of the budget that are left."""
-        return self._budget - self.episodes
+        return self._so_far.budget - self._so_far.episodes
 
     @property
     def learned(self) -> int:
         """Episodes that the learner asked for."""
-        return self.episodes - self.evaluation_episodes
+        return self.episodes - self.evaluations.n_episodes
 
-    @property
-    def evaluation_episodes(self) -> int:
-        """Episodes of evaluations so far."""
-        return 0 if self._evaluations is None else self._evaluations.n_episodes
-
-    def evaluated(self, request: Evaluate, answer: Returns) -> Answered:
-        """What became of a shard of an evaluation."""
-        n, phases = answer.n_episodes, self._learner.phases
-        return Answered(request.id, "evaluate", None, n, answer.n_steps, self.episodes, phases)
-
-    def answered(self, request: Explore | Regress) -> Answered:
-        """What became of a request that is now answered in full."""
-        return Answered(
-            id=request.id,
-            kind="explore" if isinstance(request, Explore) else "regress",
-            level=None if isinstance(request, Explore) else request.level,
-            n_episodes=self._request_episodes,
-            n_steps=self._request_steps,
-            episodes=self.episodes,
-            phases=self._learner.phases,
-        )
+    def answered(self, request: Request, answer: Any) -> Answered:
+        """What listeners are told of a request that is answered in full, or of a shard of an evaluation."""
+        now, level = self._so_far, None
+        kind: Literal["explore", "regress", "evaluate"] = "explore"
+        n_episodes, n_steps = now.request_episodes, now.request_steps
+        if isinstance(request, Evaluate):
+            kind, n_episodes, n_steps = "evaluate", answer.n_episodes, answer.n_steps
+        elif isinstance(request, Regress):
+            kind, level = "regress", request.level
+        return Answered(request.id, kind, level, n_episodes, n_steps, now.episodes, self._learner.phases)
 
     def progress(self) -> Progress:
-        """For a checkpoint."""
-        return Progress(
-            budget=self._budget,
-            name=self._name,
-            episodes=self.episodes,
-            steps=self.steps,
-            regret=self._regret,
-            cpu_seconds=time.process_time() - self._cpu_start,
-            played=self._played,
-            phase_played=self._phase_played,
-            points=tuple(self._points),
-            record=None if self._recorder is None else tuple(self._recorder.phases),
-            fits=() if self._recorder is None else tuple(self._recorder.fits),
-            certified=None if self._watch is None else self._watch.certified,
-            request_episodes=self._request_episodes,
-            request_steps=self._request_steps,
-            evaluation_share=self._share,
-            evaluation_episodes=self.evaluation_episodes,
-            evaluations={} if self._evaluations is None else dict(self._evaluations.by_phase),
+        """How far the run has come, for a checkpoint."""
+        recorder, watch = self._recorder, self._watch
+        return replace(
+            self._so_far,
+            cpu_seconds=self._cpu_seconds(),
+            record=None if recorder is None else tuple(recorder.phases),
+            fits=() if recorder is None else tuple(recorder.fits),
+            certified=None if watch is None else watch.certified,
+            evaluation_episodes=self.evaluations.n_episodes,
+            evaluations=dict(self.evaluations.by_phase),
         )
 
     def result(self) -> Run:
-        now = self._point(self._learner.policy)
-        points = [*self._points, now]
-        record = None if self._recorder is None else self._recorder.record()
-        certificate = None if self._watch is None else self._watch.certificate()
+        """The run so far."""
+        now, played = self._point(self._learner.policy), self._so_far.played
+        whole = {"mean_return": played.mean_return(self._learner.spec), "mean_length": played.mean_length}
         return Run(
-            **{
-                **asdict(now),
-                "mean_return": self._played.mean_return(self._learner.spec),
-                "mean_length": self._played.mean_length,
-            },
-            curve=tuple(points),
+            **{**asdict(now), **whole},
+            curve=(*self._so_far.points, now),
             policy=self._learner.policy,
             q=self._learner.q,
-            record=record,
-            certificate=certificate,
+            record=None if self._recorder is None else self._recorder.record(),
+            certificate=None if self._watch is None else self._watch.certificate(),
             resumed=self._resumed,
-            name=self._name,
+            name=self._so_far.name,
         )
 
     def _point(self, policy: Policy) -> Point:
-        known = self._mdp is not None
+        now, mdp, evaluated = self._so_far, self._mdp, self.evaluations.n_episodes
         return Point(
-            episodes=self.episodes,
-            main_episodes=self._played.episodes,
-            replay_episodes=self.episodes - self._played.episodes - self.evaluation_episodes,
-            evaluation_episodes=self.evaluation_episodes,
-            steps=self.steps,
+            episodes=now.episodes,
+            main_episodes=now.played.episodes,
+            replay_episodes=now.episodes - now.played.episodes - evaluated,
+            evaluation_episodes=evaluated,
+            steps=now.steps,
             phases=self._learner.phases,
-            regret=self._regret if known else None,
-            gap=self._gap(policy) if known else None,
-            optimistic_value=self._promise(policy) if known else None,
+            regret=None if mdp is None else now.regret,
+            gap=None if mdp is None else self._gap(policy),
+            optimistic_value=None if mdp is None else self._start_value(policy, mdp),
             nbytes=self._learner.nbytes,
-            cpu_seconds=time.process_time() - self._cpu_start,
-            mean_return=self._phase_played.mean_return(self._learner.spec),
-            mean_length=self._phase_played.mean_length,
+            cpu_seconds=self._cpu_seconds(),
+            mean_return=now.phase_played.mean_return(self._learner.spec),
+            mean_length=now.phase_played.mean_length,
         )
 
-    def _promise(self, policy: Policy) -> float:
+    def _cpu_seconds(self) -> float:
+        return time.process_time() - self._cpu_start
+
+    def _start_value(self, policy: Policy, mdp: FiniteMDP) -> float:
         """The learner's value of the start, in the user's units."""
-        mdp, q = self._known_mdp(), policy if isinstance(policy, LinearQ) else self._learner.q
+        q = policy if isinstance(policy, LinearQ) else self._learner.q
         return float(mdp.start @ mdp.spec.to_user_units(0, q.value(0, mdp.features.level(0))))
 
     def _gap_of(self, policy: Policy) -> float:
-        mdp = self._known_mdp()
-        return mdp.v_star - mdp.value(policy)
-
-    def _known_mdp(self) -> FiniteMDP:
         if self._mdp is None:
             raise ValueError("regret is exact, so it needs a collector over a FiniteMDP")
-        return self._mdp
+        return self._mdp.v_star - self._mdp.value(policy)

@@ -1,9 +1,10 @@
-"""Archive: one file of arrays and a manifest, written whole or not at all, read with suspicion.
+"""Archive: one file of arrays and a manifest, written whole or not at all, and checked in full when it is read.
 
-The layout is that of an .npz file (a zip of .npy members, stored without compression) plus `manifest.json`, which
-names every member with its shape, dtype and SHA-256. The zip comment holds the SHA-256 of all bytes before it, so that
-one flipped bit anywhere is noticed. Nothing in the file is ever executed, and no size in it is believed before it is
-compared with the size of the file.
+The layout is that of an .npz file: a zip of .npy members, stored without compression. There is one member for each
+dtype, with the numbers of all arrays one after the other, because a zip of thousands of small members is slow.
+`manifest.json` names the arrays in that order, with dtype and shape. The zip comment holds the SHA-256 of all bytes
+before it, so that one flipped bit anywhere is noticed. Nothing in the file is ever executed, and no size in it is used
+before it is compared with the size of the file. Only `checkpoint.py` calls it.
 """
 
 import glob
@@ -11,13 +12,12 @@ import hashlib
 import io
 import json
 import os
-import re
 import secrets
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import IO, Any, final
 
@@ -25,22 +25,20 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from s4q.core.codec import DTYPES
-
 MANIFEST = "manifest.json"
 _DIGEST = 64  # characters of a SHA-256
-_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*\.npy", re.ASCII)
+_MEMBERS = {"<f8": "float64.npy", "<i8": "int64.npy", "|b1": "bool.npy"}  # by dtype
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes
 _STALE = 3600.0  # seconds after which what a killed writer left behind is removed
 
 
 @final
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read or written: which file, why, and what to do."""
+    """A checkpoint that cannot be read or written. The message says which file, why, and what to do."""
 
 
 def previous_of(path: Path) -> Path:
-    """Where the file before the newest one is kept."""
+    """The place of the file before the newest one."""
     return path.parent / f"{path.name}.previous"
 
 
@@ -52,7 +50,7 @@ def refusal(path: Path, cause: str) -> CheckpointError:
 
 
 def require_place(path: Path) -> None:
-    """A plain file, or a new one in a folder that is there; a folder, a device or a pipe is never replaced."""
+    """Refuse a place that is a folder, a device or a pipe, or that lies in a folder that does not exist."""
     if path.exists() and not path.is_file():
         raise CheckpointError(f"{path} is no plain file; choose the name of a file")
     if not path.name or not path.parent.is_dir():
@@ -60,17 +58,17 @@ def require_place(path: Path) -> None:
 
 
 def write(path: Path, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Replace the file at once; a reader sees the old one or the new one, even after a crash. The old one is kept."""
+    """Replace the file at once: a reader sees the old or the new one, even after a crash. The old one is kept."""
     require_place(path)
+    described = {name: {"dtype": array.dtype.str, "shape": array.shape} for name, array in arrays.items()}
+    text = json.dumps({**manifest, "arrays": described}, allow_nan=False)
     with _replacing(path) as file:
-        members = {f"{name}.npy": _npy(array) for name, array in arrays.items()}
-        described = {name: _described(arrays[name[:-4]], data) for name, data in members.items()}
-        text = json.dumps({**manifest, "members": described}, allow_nan=False)
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.comment = b"0" * _DIGEST  # filled in below, once the bytes before it are known
             archive.writestr(zipfile.ZipInfo(MANIFEST, _EPOCH), text)
-            for name, data in members.items():
-                archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
+            for dtype, member in _MEMBERS.items():
+                numbers = [array.ravel() for array in arrays.values() if array.dtype.str == dtype]
+                archive.writestr(zipfile.ZipInfo(member, _EPOCH), _npy(np.concatenate([np.zeros(0, dtype), *numbers])))
         file.seek(-_DIGEST, os.SEEK_END)
         end = file.tell()
         digest = _digest(file, end)
@@ -78,16 +76,11 @@ def write(path: Path, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[
         file.write(digest.encode())
 
 
-def _npy(array: NDArray[Any]) -> bytes:
-    plain = np.ascontiguousarray(array).reshape(array.shape)
+def _npy(numbers: NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
-    npy.write_array_header_1_0(buffer, npy.header_data_from_array_1_0(plain))
-    buffer.write(plain.tobytes())
+    npy.write_array_header_1_0(buffer, npy.header_data_from_array_1_0(numbers))
+    buffer.write(numbers.tobytes())
     return buffer.getvalue()
-
-
-def _described(array: NDArray[Any], data: bytes) -> dict[str, Any]:
-    return {"shape": list(array.shape), "dtype": array.dtype.str, "sha256": hashlib.sha256(data).hexdigest()}
 
 
 @contextmanager
@@ -108,7 +101,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _keep_previous(path: Path) -> None:
-    """A good file there is also called `.previous` from now on; `path` never goes missing where hard links exist."""
+    """Give a good file the name `.previous` too. Where hard links exist, `path` never goes missing."""
     if not _is_whole(path):  # a broken one must not take the place of a good one
         return
     link = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
@@ -122,7 +115,7 @@ def _keep_previous(path: Path) -> None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Is there a file, with the digest it ends with?"""
+    """True if there is a file whose bytes match the digest at its end."""
     if not path.exists():
         return False
     with path.open("rb") as file:
@@ -141,7 +134,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what killed writers left behind."""
+    """Remove old files that killed writers left behind."""
     for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _STALE:
@@ -149,46 +142,51 @@ def _sweep(path: Path) -> None:
 
 
 def read(path: Path, schema: int, needs: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Manifest and arrays; CheckpointError for anything but a whole file that `write` could have made.
+    """The manifest and the arrays. CheckpointError for anything but a whole file that `write` could have made.
 
-    schema: the newest one that is understood. needs: the key of the manifest that says which version wrote it.
+    Args:
+        path: The file.
+        schema: The version of the layout that is understood.
+        needs: The key of the manifest that says which version of the library wrote it.
     """
-    if path.exists() and not path.is_file():  # to open a pipe would be to wait for ever
+    if path.exists() and not path.is_file():  # opening a pipe would wait for ever
         raise refusal(path, "it is a folder, a device or a pipe")
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             size = os.fstat(file.fileno()).st_size
-            infos = _checked_infos(archive, size)
+            _check_members(archive, size)
             manifest = _read_manifest(archive)
             _require_schema(manifest, schema, needs)
             if archive.comment.decode("ascii", "replace") != _digest(file, size - _DIGEST):
                 raise ValueError("its bytes do not match their SHA-256: it was damaged or cut short")
-            return manifest, _read_arrays(archive, infos, manifest)
+            numbers = {dtype: _parsed(name, archive.read(name), dtype) for dtype, name in _MEMBERS.items()}
+            return manifest, _cut(manifest.get("arrays"), numbers)
     except FileNotFoundError:
         raise refusal(path, "it does not exist") from None
     except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, EOFError, RecursionError) as error:
         raise refusal(path, str(error) or type(error).__name__) from None
 
 
-def _checked_infos(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """The members by name; only plain ones that fit in the file."""
-    infos = archive.infolist()
+def _check_members(archive: zipfile.ZipFile, size: int) -> None:
+    """Refused unless the members are those that `write` makes, all plain, and fit into the file."""
+    infos, allowed = archive.infolist(), (MANIFEST, *_MEMBERS.values())
+    names = [info.filename for info in infos]
     for info in infos:
-        if info.filename != MANIFEST and not _NAME.fullmatch(info.filename):
-            raise ValueError(f"it has a member called {info.filename[:60]!r}, a name that is not allowed")
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 or info.file_size != info.compress_size:
             raise ValueError(f"its member {info.filename} is compressed or encrypted, so its size cannot be trusted")
     if sum(info.file_size for info in infos) > size:
         raise ValueError("its members claim to be larger than the file")
-    by_name = {info.filename: info for info in infos}
-    if len(by_name) != len(infos):
+    for name in allowed:
+        if name not in names:
+            raise ValueError(f"it has no {name}")
+    for name in names:
+        if name not in allowed:
+            raise ValueError(f"it has a member called {name[:60]!r}, a name that is not allowed")
+    if len(set(names)) < len(names):
         raise ValueError("two of its members have the same name")
-    return by_name
 
 
 def _read_manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
-    if MANIFEST not in archive.namelist():
-        raise ValueError(f"it has no {MANIFEST}")
     manifest = json.loads(archive.read(MANIFEST))
     if not isinstance(manifest, dict):
         raise ValueError(f"its {MANIFEST} is not an object")
@@ -207,45 +205,44 @@ def _require_schema(manifest: Mapping[str, Any], schema: int, needs: str) -> Non
         raise ValueError(f"it has schema {found} and this s4q reads up to {schema}: install {needs} {wrote} or newer")
 
 
-def _read_arrays(
-    archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], manifest: Mapping[str, Any]
-) -> dict[str, NDArray[Any]]:
-    members = manifest.get("members")
-    if not isinstance(members, dict):
-        raise ValueError(f"its {MANIFEST} names no members")
-    odd = sorted(set(members) ^ (set(infos) - {MANIFEST}))
-    if odd:
-        raise ValueError(f"its {MANIFEST} and its members do not agree on {odd[0]!r}")
-    return {name[:-4]: _parsed(name, archive.read(name), entry) for name, entry in members.items()}
-
-
-def _parsed(name: str, data: bytes, entry: Any) -> NDArray[Any]:
-    """The array in the bytes of a .npy member, if it is as the manifest says."""
-    if not isinstance(entry, dict) or hashlib.sha256(data).hexdigest() != entry.get("sha256"):
-        raise ValueError(f"{name} does not match its SHA-256")
-    start = 10 + int.from_bytes(data[8:10], "little")
-    shape, fortran, dtype = _header(data[:start])
-    if dtype.hasobject or dtype.str not in DTYPES:
-        raise ValueError(f"{name} has dtype {dtype.str}; only float64, int64 and bool are read, never Python objects")
-    if fortran or entry.get("dtype") != dtype.str or entry.get("shape") != list(shape):
-        raise ValueError(f"{name} has shape {shape} and dtype {dtype.str}, not what {MANIFEST} says")
-    count = 1
-    for n in shape:  # numbers of any size: no overflow, and nothing is allocated before this holds
-        count *= n
-    if min(shape, default=0) < 0 or len(data) - start != count * dtype.itemsize:
-        raise ValueError(f"{name} claims shape {shape} but holds {len(data) - start} bytes")
-    if dtype.str == "|b1" and max(data[start:], default=0) > 1:
-        raise ValueError(f"{name} holds a bool that is neither 0 nor 1")
-    return np.frombuffer(data, dtype, count, start).reshape(shape).copy()
-
-
-@lru_cache(maxsize=256)
-def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, Fortran order and dtype; many members have the same."""
+def _parsed(name: str, data: bytes, dtype: str) -> NDArray[Any]:
+    """The numbers in the bytes of a .npy member."""
     stream = io.BytesIO(data)
     if npy.read_magic(stream) != (1, 0):
-        raise ValueError("a member is not in version 1.0 of the .npy format")
-    return npy.read_array_header_1_0(stream)
+        raise ValueError(f"{name} is not in version 1.0 of the .npy format")
+    shape, _, found = npy.read_array_header_1_0(stream)
+    start = stream.tell()
+    if found.str != dtype:
+        raise ValueError(f"{name} has dtype {found.str}; only {dtype} is read there, never Python objects")
+    if len(shape) != 1 or len(data) - start != shape[0] * found.itemsize:
+        raise ValueError(f"{name} claims shape {shape} but holds {len(data) - start} bytes")
+    if dtype == "|b1" and max(data[start:], default=0) > 1:
+        raise ValueError(f"{name} holds a bool that is neither 0 nor 1")
+    return np.frombuffer(data, found, offset=start)
+
+
+def _cut(described: Any, numbers: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays that the manifest describes, each from the numbers after those of the one before."""
+    if not isinstance(described, dict):
+        raise ValueError(f"its {MANIFEST} names no arrays")
+    arrays: dict[str, NDArray[Any]] = {}
+    used = dict.fromkeys(numbers, 0)
+    for name, entry in described.items():
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape"} or entry["dtype"] not in _MEMBERS:
+            raise ValueError(f"{name} must have a shape and a dtype; only float64, int64 and bool are read")
+        dtype, shape = entry["dtype"], entry["shape"]
+        if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError(f"{name} must have a shape of whole numbers; got {str(shape)[:60]}")
+        start, used[dtype] = used[dtype], used[dtype] + prod(shape)  # numbers of any size: no overflow
+        if used[dtype] > len(numbers[dtype]):
+            raise ValueError(
+                f"{name} claims shape {tuple(shape)} but only {len(numbers[dtype]) - start} numbers are left"
+            )
+        arrays[name] = numbers[dtype][start : used[dtype]].reshape(shape).copy()
+    for dtype, count in used.items():
+        if count < len(numbers[dtype]):
+            raise ValueError(f"{_MEMBERS[dtype]} holds {len(numbers[dtype]) - count} numbers of no array")
+    return arrays
 
 
 def _digest(file: IO[bytes], size: int) -> str:

@@ -1,6 +1,11 @@
-"""Callbacks: who is told what a run is doing, and when."""
+"""Callbacks: who is told what a run is doing, and when; and the progress bar.
 
-from collections.abc import Callable, Iterable
+The loop calls them. A callback only listens: it must not change the learner, and it cannot end the run (`stop` can).
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, final, runtime_checkable
 
 from s4q.running.accounting import Answered, Run
@@ -8,22 +13,38 @@ from s4q.running.accounting import Answered, Run
 
 @runtime_checkable
 class Listener(Protocol):
-    """Is told of everything. To end a run early use `stop`; a listener only listens."""
+    """An object that is told of every event of a run. JsonLines and TensorBoard are listeners."""
 
     def on_start(self, run: Run) -> None:
-        """Before the first request; a resumed run has episodes already."""
+        """Called before the first request.
+
+        Args:
+            run: The run so far; a resumed run has episodes already.
+        """
         ...
 
     def on_request(self, answered: Answered) -> None:
-        """A request has been answered in full."""
+        """Called when a request has been answered in full.
+
+        Args:
+            answered: The request, and the episodes it took.
+        """
         ...
 
     def on_phase(self, run: Run) -> None:
-        """A phase (for S3Q an epoch) is finished; `run.curve[-2]` is its point."""
+        """Called when a phase (for S3Q an epoch) is finished.
+
+        Args:
+            run: The run so far; `run.curve[-2]` is the point of the phase.
+        """
         ...
 
     def on_end(self, run: Run) -> None:
-        """The run is over."""
+        """Called when the run is over.
+
+        Args:
+            run: The whole run.
+        """
         ...
 
 
@@ -32,7 +53,7 @@ Callback = Callable[[Run], None] | Listener
 
 @final
 class AfterEachPhase:
-    """A plain function as a listener."""
+    """A listener that calls a function after each phase."""
 
     def __init__(self, function: Callable[[Run], None]) -> None:
         self._function = function
@@ -44,7 +65,7 @@ class AfterEachPhase:
         del answered
 
     def on_phase(self, run: Run) -> None:
-        """Call it."""
+        """Call the function."""
         self._function(run)
 
     def on_end(self, run: Run) -> None:
@@ -52,7 +73,10 @@ class AfterEachPhase:
 
 
 def listeners(callback: Callback | Iterable[Callback] | None) -> tuple[Listener, ...]:
-    """From None, one callback or several.
+    """The listeners that a `callback` argument stands for.
+
+    Args:
+        callback: A function of a Run, a Listener, several of them, or None.
 
     >>> len(listeners([print, print])), listeners(None)
     (2, ())
@@ -69,3 +93,29 @@ def listeners(callback: Callback | Iterable[Callback] | None) -> tuple[Listener,
     if 0 < len(lacks) < 4:
         raise ValueError(f"a Listener has four methods, and {type(callback).__name__} lacks {', '.join(lacks)}")
     raise ValueError(f"callback must be a function of a Run, a Listener, or a list of them; got {callback!r}")
+
+
+@contextmanager
+def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, str], None]]:
+    """A progress bar on standard error, if it is wanted and a terminal.
+
+    Args:
+        total: Number of episodes of the whole run.
+        wanted: False shows nothing.
+
+    Yields:
+        A function to call with the number of episodes so far and a note to show beside the bar.
+    """
+    if not (wanted and sys.stderr.isatty()):
+        yield lambda _, __: None
+        return
+    # Imported here, so that `import s4q` stays light.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(file=sys.stderr)
+    notes = TextColumn("{task.fields[note]}")
+    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), notes)
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("episodes", total=total, note="")
+        yield lambda done, note: bar.update(task, completed=done, note=note)

@@ -1,7 +1,7 @@
-"""Checkpoints: a learner and the progress of its run in one file; going on from it gives the bits of never stopping.
+"""Checkpoints: a learner and the progress of its run in one file, from which a run goes on with the same bits.
 
 Learners draw nothing and collectors draw from addresses, so the state of a learner, the seed of the collector and the
-counters of the run are all there is to save.
+counters of the run are all there is to save. `run` and `Agent` write checkpoints; `load` reads one and runs no code.
 """
 
 import json
@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, final
 
-from s4q.core.codec import Json, Packed, Reader, State, cannot_be_saved, pack, unpack
+from s4q.core.codec import NotSaved, Packed, cannot_be_saved, pack, unpack
 from s4q.core.messages import Learner
 from s4q.core.validation import require_count, require_positive
 from s4q.core.version import __version__
@@ -23,20 +23,24 @@ from s4q.running import archive
 from s4q.running.archive import CheckpointError, refusal
 from s4q.running.progress import Progress
 
-SCHEMA = 3
+SCHEMA = 4
 Extra = Mapping[str, Any]  # what JSON can hold
 
 
 @final
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True, repr=False)
 class Checkpoint:
-    """All it takes to go on: hand it to `run` in place of a learner."""
+    """Everything that an interrupted run needs to go on. Pass it to `run` in place of a learner.
+
+    `load` makes one; its fields are the learner, the seed of the collector, the progress of the run, and what the
+    writer kept in `extra`.
+    """
 
     learner: S3Q | S4Q
     seed: int  # of the collector
     progress: Progress
-    extra: Extra = field(default_factory=dict)  # whatever the writer wanted to keep beside it
-    n_episodes: int = field(init=False)  # the learner had answered, those of earlier runs included
+    extra: Extra = field(default_factory=dict)  # what the writer kept beside the run
+    n_episodes: NotSaved[int] = field(init=False)  # the learner had answered, those of earlier runs included
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_episodes", self.learner.n_episodes)
@@ -46,38 +50,28 @@ class Checkpoint:
 
     @property
     def begun(self) -> bool:
-        """Was it written in the midst of a run, which can be finished?"""
+        """True if it was written during a run, which can be finished."""
         return self.progress.budget > 0
 
     def require_seed(self, seed: int) -> None:
-        """Another seed would play other episodes than the run that was interrupted."""
+        """Refuse another seed, because it would play other episodes than the interrupted run.
+
+        Args:
+            seed: The seed of the collector that is to go on.
+        """
         if seed != self.seed:
             raise ValueError(f"the checkpoint was made with a collector of seed {self.seed}; got one of seed {seed}")
-
-    def state(self) -> State:
-        """For the file."""
-        return {"learner": self.learner, "seed": self.seed, "progress": self.progress, "extra": Json(self.extra)}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Checkpoint":
-        """From the file."""
-        extra = reader.json("extra")
-        if not isinstance(extra, dict):
-            raise ValueError("extra must be an object")
-        return cls(
-            learner=reader.either("learner", S4Q, S3Q),
-            seed=reader.integer("seed"),
-            progress=reader.one("progress", Progress),
-            extra=extra,
-        )
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Autosave:
-    """Where and how often `run` writes: at the beginning, after every phase, after `minutes` at the latest, at the end.
+    """Where and how often `run` writes checkpoints: at the beginning, after every phase, at intervals, at the end.
 
-    extra: anything JSON can hold, kept in the file for whoever reads it.
+    Args:
+        path: The file. The one before it is kept as `<path>.previous`.
+        minutes: The longest time between two checkpoints, 5 by default.
+        extra: A dictionary of what JSON can hold, kept in the file. Empty by default.
     """
 
     path: str | PathLike[str]
@@ -98,7 +92,12 @@ def save(
 ) -> None:
     """Write a checkpoint: at once or not at all. The file that was there becomes `<path>.previous`.
 
-    progress: how far the run has come; None: a run that has not begun.
+    Args:
+        path: The file to write.
+        learner: An S3Q or S4Q.
+        seed: Seed of its collector.
+        progress: How far the run has come. None (default): a run that has not begun.
+        extra: A dictionary of what JSON can hold, kept in the file. None (default): empty.
     """
     place = Path(path)
     packed = _packed(learner, seed, progress or Progress(budget=0), extra or {})
@@ -110,7 +109,13 @@ def save(
 
 
 def load(path: str | PathLike[str]) -> Checkpoint:
-    """Read a checkpoint. CheckpointError says which file, why, and where the previous good one is; nothing is run.
+    """Read a checkpoint. Nothing in the file is executed.
+
+    Args:
+        path: The file to read.
+
+    Returns:
+        The checkpoint. A CheckpointError says which file cannot be read, why, and where the previous good one is.
 
     >>> import s4q, tempfile
     >>> mdp = s4q.problems.chain()
@@ -123,7 +128,7 @@ def load(path: str | PathLike[str]) -> Checkpoint:
     manifest, arrays = archive.read(place, SCHEMA, "s4q")
     objects = manifest.get("objects")
     try:
-        if set(manifest) != {"format", "schema", "s4q", "objects", "members"} or not isinstance(objects, list):
+        if set(manifest) != {"format", "schema", "s4q", "objects", "arrays"} or not isinstance(objects, list):
             raise ValueError("its manifest does not describe a checkpoint")
         return unpack(Packed(objects, arrays), Checkpoint)
     except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
@@ -133,7 +138,7 @@ def load(path: str | PathLike[str]) -> Checkpoint:
 def where_to_begin(
     source: Learner | Checkpoint, seed: int, episodes: int, record: bool, evaluation_share: float | None
 ) -> tuple[Learner, Progress]:
-    """The learner and the progress to go on from; refused where the run would not be the one that was interrupted."""
+    """The learner and the progress to go on from. Refused where the run would not be the interrupted one."""
     if not isinstance(source, Checkpoint):
         share = float(evaluation_share or 0.0)
         begins = (seed, episodes, source.spec, getattr(source, "constants", None), getattr(source, "n_episodes", 0))
@@ -141,7 +146,7 @@ def where_to_begin(
         return source, Progress(budget=episodes, name=name, record=() if record else None, evaluation_share=share)
     progress = source.progress
     if source.learner.n_episodes != source.n_episodes:
-        raise ValueError("the learner of this checkpoint has gone on since; load the file again")
+        raise ValueError("the learner of this checkpoint has learned more since it was loaded; load the file again")
     source.require_seed(seed)
     if episodes < progress.episodes:
         raise ValueError(
@@ -173,29 +178,31 @@ def _packed(learner: Learner, seed: int, progress: Progress, extra: Extra) -> Pa
 
 @final
 class Keeper:
-    """Writes the checkpoints of one run."""
+    """Writes the checkpoints of one run; none at all where no file is named."""
 
-    def __init__(self, autosave: Autosave, learner: Learner, seed: int) -> None:
-        self._autosave, self._learner, self._seed = autosave, learner, seed
-        archive.require_place(Path(autosave.path))
+    def __init__(self, checkpoint: str | PathLike[str] | Autosave | None, learner: Learner, seed: int) -> None:
+        self._autosave = None if checkpoint is None else as_autosave(checkpoint)
+        self._learner, self._seed = learner, seed
+        if self._autosave is not None:
+            archive.require_place(Path(self._autosave.path))
         self._written = time.monotonic()
         self._episodes: int | None = None  # of the newest checkpoint
 
     @property
     def due(self) -> bool:
-        """Has it been too long?"""
-        return time.monotonic() - self._written >= 60 * self._autosave.minutes
+        """True if the newest checkpoint is older than the interval."""
+        return self._autosave is not None and time.monotonic() - self._written >= 60 * self._autosave.minutes
 
     def write(self, progress: Progress) -> None:
-        """Write, unless this very state was written already."""
-        if progress.episodes != self._episodes:
+        """Write a checkpoint, unless there is one of this very state."""
+        if self._autosave is not None and progress.episodes != self._episodes:
             save(self._autosave.path, self._learner, seed=self._seed, progress=progress, extra=self._autosave.extra)
             self._episodes = progress.episodes
             self._written = time.monotonic()
 
 
 def as_autosave(checkpoint: str | PathLike[str] | Autosave) -> Autosave:
-    """A bare path means the default rhythm."""
+    """Wrap a path in an Autosave with the default interval."""
     if isinstance(checkpoint, (str, PathLike)):
         return Autosave(checkpoint)
     if not isinstance(checkpoint, Autosave):

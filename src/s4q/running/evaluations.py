@@ -1,16 +1,16 @@
 """Evaluations: the share of a run that plays the newest policy for the certificate and for nothing else.
 
-The run asks for them, not the learner, which never hears of them. After every shard of the learner they are brought up
-to their share, so that they keep it at any moment at which a run may stop.
+The run asks for them, not the learner, which is never told of them. After every shard of the learner they are brought
+up to their share, so that they have it whenever the run stops.
 """
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Protocol, final
 
 from s4q.core.messages import Evaluate, Returns
 from s4q.core.policies import Policy
 from s4q.learners.main_loop import PhaseRecord
+from s4q.running.progress import Progress
 
 
 class Evaluated(Protocol):
@@ -28,7 +28,11 @@ class Evaluated(Protocol):
 
 @final
 class Schedule:
-    """How many episodes are due to evaluations, in whole numbers: never more than their share, at the end all of it.
+    """The number of episodes that evaluations are to have: never more than their share, and all of it at the end.
+
+    Args:
+        share: Share of all episodes, in [0, 1).
+        budget: Number of all episodes.
 
     >>> schedule = Schedule(0.3, budget=10)
     >>> [schedule.due(learned) for learned in range(8)]
@@ -36,39 +40,33 @@ class Schedule:
     """
 
     def __init__(self, share: float, budget: int) -> None:
-        exact = Fraction(str(float(share)))  # 0.29 of 100 are 29 and not 28
+        exact = Fraction(str(float(share)))  # in floats 0.29 of 100 would be 28
         self._per_learned = exact / (1 - exact)
         self.total = int(exact * budget)
         self._learned = budget - self.total
 
     def due(self, learned: int) -> int:
-        """Episodes of evaluations that belong to so many of the learner."""
+        """Episodes that evaluations are to have after `learned` episodes of the learner."""
         return self.total if learned >= self._learned else min(self.total, int(self._per_learned * learned))
 
 
 @final
 class Evaluations:
-    """Asks for the evaluations of one run and keeps what they came to, phase by phase.
+    """Asks for the evaluations of one run and keeps their returns by phase: of the newest one, or of all for a record.
 
-    keep_all: of every phase, not only of the newest.
+    Args:
+        learner: The S4Q that learns. Any other learner will do where the share is 0.
+        before: How far the run has come; it holds the share and the budget.
     """
 
-    def __init__(
-        self,
-        learner: Evaluated,
-        schedule: Schedule,
-        learned: int,
-        n_episodes: int = 0,
-        by_phase: Mapping[int, Returns] | None = None,
-        *,
-        keep_all: bool = False,
-    ) -> None:
-        self._learner, self._schedule = learner, schedule
-        # Every run has an id of its own, as it learns something before it evaluates. 0 is left to others.
-        self._id = 1 + learner.n_episodes - learned
-        self._keep_all = keep_all
-        self.n_episodes = n_episodes  # so far, in this run
-        self.by_phase = dict(by_phase or {})
+    def __init__(self, learner: Evaluated, before: Progress) -> None:
+        self._learner, self._schedule = learner, Schedule(before.evaluation_share, before.budget)
+        learned = before.episodes - before.evaluation_episodes
+        # Every run has an id of its own, because it learns something before it evaluates. 0 is left to `Agent`.
+        self._id = 1 + getattr(learner, "n_episodes", 0) - learned
+        self._keep_all = before.record is not None
+        self.n_episodes = before.evaluation_episodes  # so far, in this run
+        self.by_phase = dict(before.evaluations)
 
     @property
     def phase(self) -> int:
@@ -77,16 +75,16 @@ class Evaluations:
         return 0 if newest is None else newest.phase
 
     def ask(self, learned: int) -> Evaluate | None:
-        """What is due after so many episodes of the learner in this run; None when nothing is."""
+        """The evaluation that is due after `learned` episodes of the learner in this run, if any."""
         due = self._schedule.due(learned) - self.n_episodes
         return Evaluate(self._id, self._learner.policy, due, done=self.n_episodes) if due > 0 else None
 
     def reserved(self) -> int:
-        """Episodes of the budget that are not the learner's."""
+        """Episodes of the budget that are still left to evaluations."""
         return max(self._schedule.total - self.n_episodes, 0)
 
     def tell(self, answer: Returns) -> None:
-        """Take what an evaluation came to."""
+        """Add the answer to an evaluation."""
         phase, so_far = self.phase, self.by_phase.get(self.phase)
         if not self._keep_all:
             self.by_phase.clear()

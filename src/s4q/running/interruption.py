@@ -1,4 +1,8 @@
-"""Ctrl-C in the midst of an update would leave half of it in the learner: it waits until the update is whole."""
+"""Ctrl-C waits until an update of the learner is whole.
+
+An update that is interrupted would leave half of it in the learner. The loop and Stream put their updates into
+`interruption_held_back` and call `deliver` afterwards.
+"""
 
 import signal
 import threading
@@ -10,21 +14,22 @@ from typing import final
 
 @final
 class Interruption:
-    """A Ctrl-C that may have come meanwhile."""
+    """A Ctrl-C that may have come during an update."""
 
     def __init__(self) -> None:
         self._handler: Callable[[int, FrameType | None], object] | None = None
 
     @property
     def came(self) -> bool:
+        """True if Ctrl-C was pressed during the update."""
         return self._handler is not None
 
     def keep(self, handler: Callable[[int, FrameType | None], object]) -> None:
-        """It came: this is who would have been called."""
+        """Remember the handler to call after the update."""
         self._handler = handler
 
     def deliver(self) -> None:
-        """Do what Ctrl-C does, if it came: as a rule, raise KeyboardInterrupt."""
+        """Call the handler if Ctrl-C came; as a rule it raises KeyboardInterrupt."""
         if self._handler is not None:
             handler, self._handler = self._handler, None
             handler(signal.SIGINT, None)
@@ -32,7 +37,7 @@ class Interruption:
 
 @contextmanager
 def interruption_held_back() -> Iterator[Interruption]:
-    """Ctrl-C is put aside until the block is left; then call `deliver`. Other threads never see one.
+    """Hold Ctrl-C back until the block is left; call `deliver` then. Python sends Ctrl-C to the main thread only.
 
     >>> with interruption_held_back() as interruption:
     ...     signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,7 @@
-"""Logs: a run as JSON lines, and on TensorBoard. Both are listeners: `run(..., callback=JsonLines("run.jsonl"))`."""
+"""Logs: a run as JSON lines, and on TensorBoard.
+
+Both are listeners: `run(..., callback=JsonLines("run.jsonl"))`. They only write; a log is never needed to go on.
+"""
 
 import json
 import os
@@ -15,7 +18,10 @@ from s4q.running.accounting import Answered, Run
 class JsonLines:
     """One line for each start, request, phase and end, appended to a file and flushed at once.
 
-    A run that goes on from a checkpoint drops the lines of what it plays again, so that none is there twice.
+    A run that goes on from a checkpoint first drops the lines of what it plays again, so that no line is there twice.
+
+    Args:
+        path: The file to append to; it is made if it does not exist.
 
     >>> import s4q, tempfile
     >>> mdp = s4q.problems.low_rank()
@@ -35,11 +41,11 @@ class JsonLines:
             raise ValueError(f"{self.path} cannot be written: there is no folder {self.path.parent}; make it first")
 
     def lines(self) -> list[dict[str, Any]]:
-        """What has been written, up to the first line that is not whole."""
+        """The lines written so far, up to the first that is not whole."""
         return [line for line, _ in self._whole_lines()]
 
     def on_start(self, run: Run) -> None:
-        """A new run is appended to what is there; a resumed one goes on where its checkpoint was written."""
+        """Append a new run to the file; go on with a resumed one where its checkpoint was written."""
         known = self._whole_lines()
         begins = max((i for i, (line, _) in enumerate(known) if line["event"] == "start"), default=None)
         mine = run.resumed and begins is not None and known[begins][0].get("run") == run.name
@@ -57,15 +63,15 @@ class JsonLines:
             self._write("start", {"episodes": run.episodes, "run": run.name})
 
     def on_request(self, answered: Answered) -> None:
-        """What a request took."""
+        """Write the episodes and steps of a request."""
         self._write("request", asdict(answered))
 
     def on_phase(self, run: Run) -> None:
-        """The point of the curve."""
+        """Write the point of the phase."""
         self._write("phase", asdict(run.curve[-2]))
 
     def on_end(self, run: Run) -> None:
-        """The last point of the curve."""
+        """Write the last point of the curve."""
         self._write("end", asdict(run.curve[-1]))
 
     def _write(self, event: str, row: dict[str, Any]) -> None:
@@ -73,7 +79,7 @@ class JsonLines:
             file.write(json.dumps({"event": event, **row}) + "\n")
 
     def _whole_lines(self) -> list[tuple[dict[str, Any], int]]:
-        """Each line with the byte after it; what a killed writer left of its last line is not one."""
+        """Each whole line and the position of its end; the rest of a line that a killed writer left is not one."""
         found: list[tuple[dict[str, Any], int]] = []
         end = 0
         for raw in self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []:
@@ -90,7 +96,11 @@ class JsonLines:
 
 @final
 class TensorBoard:
-    """The curve on TensorBoard, by episodes; needs tensorboardX (`pip install "s4q[tensorboard]"`)."""
+    """Writes the curve for TensorBoard, by episodes; needs tensorboardX (`pip install "s4q[tensorboard]"`).
+
+    Args:
+        directory: Where the event files are written.
+    """
 
     def __init__(self, directory: str | PathLike[str]) -> None:
         try:
@@ -103,21 +113,21 @@ class TensorBoard:
         self._writer: Any = None
 
     def on_start(self, run: Run) -> None:
-        """A resumed run hides what it plays again."""
+        """Open the files; a resumed run hides the points of what it plays again."""
         self._writer = self._writer_class(self._directory, purge_step=run.episodes + 1 if run.resumed else None)
 
     def on_request(self, answered: Answered) -> None:
-        """Episodes of main loops and regressions."""
+        """Write the number of episodes of the request."""
         self._writer.add_scalar(f"request/{answered.kind}_episodes", answered.n_episodes, answered.episodes)
 
     def on_phase(self, run: Run) -> None:
-        """The point of the curve."""
+        """Write the point of the phase."""
         for name, value in asdict(run.curve[-2]).items():
             if value is not None and name != "episodes":
                 self._writer.add_scalar(f"phase/{name}", value, run.episodes)
         self._writer.flush()
 
     def on_end(self, run: Run) -> None:
-        """Close the file."""
+        """Close the files."""
         del run
         self._writer.close()

@@ -1,11 +1,14 @@
-"""Progress: how far a run has come, for going on later."""
+"""Progress: how far a run has come, so that it can go on later.
+
+The Ledger of a run counts in it, and a checkpoint keeps it beside the learner.
+"""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import final
 
 from s4q.certificates.certifier import Certified
-from s4q.core.codec import Reader, State
+from s4q.core.codec import Positive
 from s4q.core.messages import Returns
 from s4q.learners.fit_record import FitRecord
 from s4q.learners.main_loop import PhaseRecord
@@ -13,12 +16,12 @@ from s4q.running.curve import Played, Point
 
 
 @final
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class Progress:
-    """How far a run has come: what a checkpoint keeps of it beside the learner."""
+    """How far a run has come. The Ledger of the run changes its own copy; all others only read."""
 
-    budget: int  # the episodes it was to play in all
-    name: str = ""  # of the run: what it began with, in short; a log knows its lines by it
+    budget: int  # episodes of the whole run
+    name: str = ""  # a digest of seed, budget and settings, by which a log knows its lines
     episodes: int = 0
     steps: int = 0
     regret: float = 0.0
@@ -33,42 +36,10 @@ class Progress:
     request_steps: int = 0
     evaluation_share: float = 0.0
     evaluation_episodes: int = 0
-    evaluations: Mapping[int, Returns] = field(default_factory=dict)  # by phase
+    evaluations: Mapping[Positive, Returns] = field(default_factory=dict)  # by phase
 
-    def state(self) -> State:
-        """For a checkpoint."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        parts = {"played": asdict(self.played), "phase_played": asdict(self.phase_played)}
-        evaluations = {"evaluated_phases": list(self.evaluations), "evaluations": list(self.evaluations.values())}
-        return {**plain, **parts, **evaluations, "points": [asdict(point) for point in self.points]}
-
-    @classmethod
-    def from_state(cls, reader: Reader) -> "Progress":
-        """From a checkpoint."""
-        progress = cls(
-            budget=reader.integer("budget"),
-            name=reader.text("name"),
-            episodes=reader.integer("episodes"),
-            steps=reader.integer("steps"),
-            regret=reader.number("regret"),
-            cpu_seconds=reader.number("cpu_seconds"),
-            played=Played.from_state(reader.row("played")),
-            phase_played=Played.from_state(reader.row("phase_played")),
-            points=tuple(Point.from_state(row) for row in reader.rows("points")),
-            record=tuple(reader.each("record", PhaseRecord)) if reader.has("record") else None,
-            fits=tuple(reader.each("fits", FitRecord)),
-            certified=reader.one("certified", Certified) if reader.has("certified") else None,
-            request_episodes=reader.integer("request_episodes"),
-            request_steps=reader.integer("request_steps"),
-            evaluation_share=reader.number("evaluation_share"),
-            evaluation_episodes=reader.integer("evaluation_episodes"),
-            evaluations=_numbered(reader.integers("evaluated_phases", at_least=1), reader.each("evaluations", Returns)),
-        )
-        progress._check()
-        return progress
-
-    def _check(self) -> None:
-        """Of a file."""
+    def check_restored(self) -> None:
+        """Counts read from a file must agree."""
         learned = self.episodes - self.evaluation_episodes
         if not self.phase_played.episodes <= self.played.episodes <= learned:
             raise ValueError(f"main loops cannot have {self.played.episodes} of {learned} episodes")
@@ -76,9 +47,3 @@ class Progress:
             raise ValueError(f"evaluation_share must lie in [0, 1); got {self.evaluation_share}")
         if sum(one.n_episodes for one in self.evaluations.values()) > self.evaluation_episodes:
             raise ValueError(f"the phases have more than all {self.evaluation_episodes} episodes of evaluations")
-
-
-def _numbered(phases: list[int], evaluations: list[Returns]) -> dict[int, Returns]:
-    if len(phases) != len(evaluations) or len(set(phases)) < len(phases):
-        raise ValueError("evaluations must have one phase each")
-    return dict(zip(phases, evaluations, strict=True))

@@ -10,7 +10,6 @@ from math import ceil, floor, log, sqrt
 from typing import Literal, NamedTuple, final
 
 import numpy as np
-from scipy.linalg import block_diag
 
 from s4q.core.blocks import Array, Phi
 from s4q.core.factors import whitener
@@ -238,6 +237,8 @@ def s3q_radius(
     after = spec.radius[level + 1] if level + 1 < spec.horizon else 0.0
     rewards = spec.reward_max - spec.reward_min
     if gram is not None:
+        from scipy.linalg import block_diag  # late, so that `import s4q` stays light
+
         whole = block_diag(*gram)[None]  # one ball for the whole parameter, so one block
         noise = noise_radius(whole, ridge, half_range=rewards / 2 + after, log_inverse_delta=log(1 / share))
         return noise.item() + spec.radius[level] * sqrt(ridge)

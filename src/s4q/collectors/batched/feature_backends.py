@@ -69,7 +69,7 @@ class MapBackend:
 
     def __init__(self, features: FeatureMap, spec: Spec, arrays: Arrays) -> None:
         self._features, self._spec, self._arrays = features, spec, arrays
-        self._checked = bool(getattr(features, "checked", False))  # a second look would cost a tenth of the work
+        self._checked = bool(getattr(features, "validates_output", False))  # checking twice costs a tenth of the work
         self._levels: Memo[QLevel, tuple[QLevel, bool]] = Memo(self._level, size=256 * spec.horizon)
         self._whiteners: Memo[Array, tuple[Any, bool]] = Memo(self._whitener, size=2)
         self._one_vector = bool(getattr(features, "same_for_all_actions", False))

@@ -1,8 +1,14 @@
-"""Built-in problems by name, and numbers as people write them: for the command line."""
+"""What the commands share: built-in problems by name, whole numbers such as 1e6, and refusals.
+
+Only the files of this folder call it. It knows nothing of learners.
+"""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
+
+import typer
 
 from s4q import problems
 from s4q.problems import FiniteMDP
@@ -20,8 +26,17 @@ BUILDERS: dict[str, Callable[..., FiniteMDP]] = {
 }
 
 
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Show a ValueError as a bad argument, with exit code 2 and no traceback."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def whole_number(text: str) -> int:
-    """An exact whole number, also written as 1e17.
+    """The exact whole number that `text` says, also where it is written as 1e17.
 
     >>> whole_number("1e17") == 10**17, whole_number("2.5e3")
     (True, 2500)
@@ -29,7 +44,7 @@ def whole_number(text: str) -> int:
     try:
         value = Decimal(text.replace("_", ""))
     except InvalidOperation:
-        raise ValueError(f"a whole number is needed, such as 1000000 or 1e6; got {text!r}") from None
+        value = Decimal("nan")
     if not value.is_finite() or value != value.to_integral_value():
         raise ValueError(f"a whole number is needed, such as 1000000 or 1e6; got {text!r}")
     return int(value)
