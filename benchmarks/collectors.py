@@ -12,9 +12,11 @@ from rich.table import Table
 import s4q
 from benchmarks.clock import cpu_seconds
 from s4q.collectors import BatchCollector, FiniteBatch, GymCollector
-from s4q.collectors.stepping.engine import Stepping
+from s4q.collectors.stepping.env_facts import EnvFacts
 from s4q.collectors.stepping.greedy_actor import actor_of
-from s4q.collectors.stepping.step_features import Eyes, Place
+from s4q.collectors.stepping.step_features import EpisodeAddress, Featurizer
+from s4q.collectors.stepping.stepping_collector import EpisodePlayers, shards_of
+from s4q.collectors.stepping.sums import RegressSums, VisitSums
 from s4q.core.messages import Explore, Mixture, Phi, Regress, Request
 from s4q.features import Dense, OneHot, PerAction, RandomFourier
 
@@ -235,9 +237,9 @@ def single_table() -> Table:
     result = Table(title="One Gymnasium env, d = n_blocks x k = 64, policy practical: CPU us a step, resets included")
     result.caption = (
         "target: the learner adds at most 4 times the env's own cost. Each part is the same work done again by itself, "
-        "on what was recorded; the rest is dice, players and checks, and what parts lose when they alternate"
+        "on what was recorded; the rest is draws, players and checks, and what parts lose when they alternate"
     )
-    parts = ("env", "features", "actor", "tally", "rest")
+    parts = ("env", "features", "actor", "sums", "rest")
     for header in ("env id", "features of", "H", "request", "steps", *parts, "collector", "added / env"):
         result.add_column(header, justify="right")
     ranges = {"low": [-4.8, -4.0, -0.42, -4.0], "high": [4.8, 4.0, 0.42, 4.0], "clip": True}
@@ -273,44 +275,54 @@ def _split(
     """CPU seconds of a collection and of each of its parts alone, the least of several; steps."""
     tape = _Tape(make())
     GymCollector(tape, features, spec).collect(request)
-    discrete = isinstance(tape.observation_space, gym.spaces.Discrete)
-    eyes, actor, place = Eyes(features, spec, discrete), actor_of(q), Place("", 0, 0, None)
-    looks = [[eyes(h, seen, place, h) for h, seen in enumerate(episode.seen)] for episode in tape.episodes]
-    stepping = Stepping("", features, spec, 0, discrete=discrete, reset_early=True)
-    shard = next(iter(stepping.shards(request)))
+    facts, actor, address = EnvFacts.of(tape, spec), actor_of(q), EpisodeAddress("", 0, 0, None)
+    makers = EpisodePlayers("", features, spec, 0, facts)
+    shard = next(iter(shards_of(request, spec)))
     assert shard.n_episodes == len(tape.episodes)
-    recorded = stepping.tally(request, shard, None)
-    players = []
-    for ahead, episode in enumerate(tape.episodes):
-        player = stepping.player(recorded, ahead)
+
+    def empty_sums() -> Any:
+        if isinstance(request, Explore):
+            return VisitSums(request, shard, spec, request.start())
+        return RegressSums(request, shard, spec, reset_early=True)
+
+    recorded, players = empty_sums(), []
+    for number, episode in enumerate(tape.episodes):
+        player = makers.player(recorded, shard.index + number)
         for t, action in enumerate(episode.actions):
             assert player.act(episode.seen[t]) == action
             player.observe(episode.rewards[t], episode.seen[t + 1], episode.ended and t + 1 == len(episode.actions))
         players.append(player)
+    n_rows = [len(player.episode().blocks) for player in players]
 
-    def see() -> None:
-        eyes = Eyes(features, spec, discrete)
-        for player in players:
-            for h, seen in enumerate(player.observations[: len(player.looks)]):
-                eyes(min(h, spec.horizon - 1), seen, place, h)
+    def featurize() -> list[list[Any]]:
+        featurizer = Featurizer(features, spec, discrete=facts.numbers is not None)
+        return [
+            [
+                featurizer(min(h, spec.horizon - 1), seen, address, h)
+                for h, seen in enumerate(player.observations[:rows])
+            ]
+            for player, rows in zip(players, n_rows, strict=True)
+        ]
+
+    seen = featurize()
 
     def act() -> None:
-        for episode, views in zip(tape.episodes, looks, strict=True):
+        for episode, steps in zip(tape.episodes, seen, strict=True):
             for h in range(len(episode.actions)):
-                actor(h, None, views[h], None)  # type: ignore[arg-type]
+                actor(h, None, steps[h], None)  # type: ignore[arg-type]
 
-    def tally() -> None:
-        one = stepping.tally(request, shard, None)
+    def add_up() -> None:
+        sums = empty_sums()
         for player in players:
-            one.add(player)
-        one.answer()
+            sums.add(player.episode())
+        sums.answer()
 
     env = make()
     works = {
         "env": lambda: tape.replay(env),
-        "features": see,
+        "features": featurize,
         "actor": act,
-        "tally": tally,
+        "sums": add_up,
         "collector": lambda: GymCollector(env, features, spec).collect(request),
     }
     times = dict.fromkeys(works, np.inf)
@@ -336,7 +348,7 @@ class _Episode:
 
 
 class _Tape(gym.Wrapper):  # type: ignore[type-arg]
-    """Remembers episodes, to play them again with nobody looking."""
+    """Remembers episodes, to play them again without a collector."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)

@@ -39,7 +39,7 @@ AREAS: dict[str, list[str]] = {
     "draws.py": [*_COUNTS, "test_episodes.py"],
     "sums.py": _STEPS,
     "step_features.py": [*_STEPS, "test_feature_errors.py"],
-    "one_episode.py": _STEPS,
+    "episode.py": _STEPS,
     "greedy_actor.py": ["test_gym_env.py", "test_linear_q.py", "test_vector.py", "test_stream.py"],
 }
 

@@ -13,7 +13,7 @@ from test_vector import CASES
 
 import s4q
 from s4q.collectors import GymCollector
-from s4q.collectors.seeding import EpisodeDice
+from s4q.collectors.seeding import EpisodeDraws
 from s4q.core.messages import Answer, Learner, Mixture, Request
 
 
@@ -39,12 +39,12 @@ def live(env: gym.Env, stream: s4q.Stream, episodes: int, seed: int) -> None:
     """A system whose starts are those that the collector would give: the open request says which episode it is."""
 
     def env_seed() -> int:
-        request, done = stream._tally.request, stream._tally.shard.index + stream._tally.n_episodes
-        return EpisodeDice(seed, request.id, done, stream.learner.spec.horizon).env_seed
+        request, done = stream._sums.request, stream._sums.shard.index + stream._sums.n_episodes
+        return EpisodeDraws(seed, request.id, done, stream.learner.spec.horizon).env_seed
 
     system = System(env, env_seed)
     for _ in range(episodes):
-        stream._tally = stream._tally or stream._next_tally()  # what `act` would do: the address must be known before
+        stream._sums = stream._sums or stream._next_sums()  # what `act` would do: the address must be known before
         observation, over = system.start(), False
         while not over:
             reward, observation, ended = system.apply(stream.act(observation))

@@ -8,15 +8,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from os import PathLike
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from s4q.certificates.certifier import Certificate, certify
 from s4q.collectors import GymCollector, VectorCollector
-from s4q.collectors.stepping.env_checks import env_name
-from s4q.collectors.stepping.env_facts import horizon_of, is_vector, require_fit, reward_range_of, spaces_of
+from s4q.collectors.stepping.env_facts import (
+    env_name,
+    horizon_of,
+    is_vector,
+    require_fit,
+    reward_range_of,
+    spaces_of,
+)
 from s4q.core.messages import Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
 from s4q.features import OneHot, default_features, registry
@@ -283,7 +289,8 @@ class Agent:
         spec = self.learner.spec
         seen = self.collector.collect(Evaluate(_EVALUATION, self.learner.policy, int(episodes)))
         mean, n = seen.return_sum / seen.n_episodes, seen.n_episodes
-        spread = max(seen.return_sum_sq / n - mean**2, 0.0)
+        squares = cast(float, seen.return_sum_sq)  # known wherever episodes are stepped
+        spread = max(squares / n - mean**2, 0.0)
         error = _Z * sqrt(spread / (n - 1)) if n > 1 else inf  # one episode does not show the spread
         mean += spec.horizon * spec.reward_min
         return Evaluation(mean, mean - error, mean + error, n, seen.n_steps)

@@ -1,14 +1,18 @@
-"""Stream: a learner in your own loop, for systems that call `act` and `observe` and cannot be reset early."""
+"""Stream: a learner in your own loop, for systems that call `act` and `observe` and cannot be reset early.
 
-from typing import Any, final
+Users make it around a learner and a feature map. It plays and adds up episodes with the parts that GymCollector uses,
+so the same episodes give the same bits. It must not step anything itself.
+"""
+
+from typing import Any, cast, final
 
 from threadpoolctl import threadpool_limits
 
-from s4q.collectors.stepping.engine import Stepping
-from s4q.collectors.stepping.one_episode import Player
-from s4q.collectors.stepping.return_sums import Scores
-from s4q.collectors.stepping.sums import Tally
-from s4q.core.messages import Evaluate, Explore, FeatureMap, Learner, Shard
+from s4q.collectors.stepping.episode import EpisodePlayer
+from s4q.collectors.stepping.stepping_collector import EpisodePlayers, shards_of
+from s4q.collectors.stepping.sums import EpisodeSums, RegressSums, ReturnSums, VisitSums
+from s4q.core.messages import Asks, Evaluate, Explore, FeatureMap, Learner, Shard
+from s4q.core.validation import require_count
 from s4q.running.interruption import interruption_held_back
 
 _BUDGET = 2**40  # nobody knows how long a live system runs
@@ -24,6 +28,11 @@ class Stream:
     same episodes a GymCollector with reset_early=False gives the same bits. After an error the open episode is
     dropped; the next `act` starts it anew. Once a learner is done its policy goes on acting.
 
+    Args:
+        learner: S3Q, S4Q, or anything with `ask` and `tell`.
+        features: map from observations to features.
+        seed: of the draws of policies and actions. Default: 0.
+
     >>> import numpy as np, s4q
     >>> features = s4q.features.TableFeatures.one_hot(horizon=2, n_states=3, n_actions=2)
     >>> stream = Stream(s4q.S4Q(s4q.Spec.of(features, horizon=2, reward_range=(0, 1))), features)
@@ -34,20 +43,25 @@ class Stream:
     def __init__(self, learner: Learner, features: FeatureMap, seed: int = 0) -> None:
         if not callable(getattr(learner, "ask", None)) or isinstance(learner, type):
             raise ValueError(f"learner must be a learner, with a method `ask`; got {learner!r}")
+        require_count("seed", seed, "an address in SeedSequence", at_least=0)
         self.learner = learner
         self.n_episodes = 0  # finished ones
-        self._stepping = Stepping("stream", features, learner.spec, seed, discrete=False, reset_early=False)
-        self._tally: Tally | Scores | None = None
-        self._player: Player | None = None
+        self._players = EpisodePlayers("stream", features, learner.spec, seed)
+        self._sums: EpisodeSums[Any] | None = None
+        self._player: EpisodePlayer | None = None
         self._waiting = False  # for `observe`
 
     def act(self, observation: Any) -> int:
-        """The action to take, 0..n_actions-1."""
+        """The action to take, 0..n_actions-1.
+
+        Args:
+            observation: what the system shows now.
+        """
         if self._waiting:
             raise ValueError("act was called twice in a row; call observe with what the last action led to")
         if self._player is None:
-            self._tally = self._tally or self._next_tally()
-            self._player = self._stepping.player(self._tally, seeded=False)
+            self._sums = self._sums or self._next_sums()
+            self._player = self._players.player(self._sums, self._sums.shard.index + self._sums.n_episodes)
         try:
             action = self._player.act(observation)
         except ValueError:
@@ -57,34 +71,41 @@ class Stream:
         return action
 
     def observe(self, reward: float, observation: Any, terminated: bool = False) -> bool:
-        """What the last action led to; True when the episode is over."""
-        if not self._waiting or self._player is None or self._tally is None:
+        """Take in what the last action led to; True when the episode is over.
+
+        Args:
+            reward: of this step.
+            observation: what the system shows after it.
+            terminated: True if the system ended the episode. Default: False.
+        """
+        if not self._waiting or self._player is None or self._sums is None:
             raise ValueError("observe was called without an action; call act first")
         self._waiting = False
         player, self._player = self._player, None
         if not player.observe(reward, observation, terminated):
             self._player = player
             return False
-        self._tally.add(player)
+        self._sums.add(player.episode())
         self.n_episodes += 1
-        if self._tally.complete:
-            tally, self._tally = self._tally, None
-            self._tell(tally)
+        if self._sums.complete:
+            sums, self._sums = self._sums, None
+            self._tell(sums)
         return True
 
-    def _next_tally(self) -> Tally | Scores:
-        """Of the learner's next request; of its policy alone when it asks for nothing more."""
-        request = self.learner.ask(_BUDGET)
+    def _next_sums(self) -> EpisodeSums[Any]:
+        """Those of the learner's next request; of its policy alone when it asks for nothing more."""
+        spec, request = self.learner.spec, self.learner.ask(_BUDGET)
         if request is None:
-            evaluation = Evaluate(0, self.learner.policy, _BUDGET)
-            return self._stepping.tally(evaluation, Shard(self.n_episodes, 1), None)
-        shard = next(iter(self._stepping.shards(request)))
-        start = request.start() if isinstance(request, Explore) else None
-        return self._stepping.tally(request, shard, start)
+            return ReturnSums(Evaluate(0, self.learner.policy, _BUDGET), Shard(self.n_episodes, 1), spec)
+        shard = next(iter(shards_of(request, spec)))
+        if isinstance(request, Explore):
+            return VisitSums(request, shard, spec, request.start())
+        return RegressSums(request, shard, spec, reset_early=False)
 
-    def _tell(self, tally: Tally | Scores) -> None:
-        if isinstance(tally, Tally):
-            # Bits depend on the number of threads.
-            with threadpool_limits(limits=1), interruption_held_back() as interruption:
-                self.learner.tell(tally.request, tally.answer())
-            interruption.deliver()
+    def _tell(self, sums: EpisodeSums[Any]) -> None:
+        if isinstance(sums, ReturnSums):  # nothing was asked
+            return
+        # Bits depend on the number of threads.
+        with threadpool_limits(limits=1), interruption_held_back() as interruption:
+            self.learner.tell(cast(Asks[Any], sums.request), sums.answer())
+        interruption.deliver()

@@ -17,7 +17,7 @@ import s4q
 from s4q.collectors import BatchCollector, CartPoleBatch, EpisodeCollector, FiniteBatch, GymCollector
 from s4q.collectors.batched.array_backends import NumpyArrays
 from s4q.collectors.finite.alias import AliasTable
-from s4q.collectors.seeding import EpisodeDice
+from s4q.collectors.seeding import EpisodeDraws
 from s4q.core.messages import Answer, Explore, Mixture, Regress, Regression, Shard, Visits
 from s4q.features import Dense
 
@@ -37,7 +37,7 @@ class Replayed:
 
     def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
         self.envs = [self.make() for _ in range(n)]
-        dice = [EpisodeDice(self.seed, self.request_id, self.first + i, self.horizon) for i in range(n)]
+        dice = [EpisodeDraws(self.seed, self.request_id, self.first + i, self.horizon) for i in range(n)]
         seen = [np.atleast_1d(env.reset(seed=d.env_seed)[0]) for env, d in zip(self.envs, dice, strict=True)]
         return np.column_stack([np.arange(n), np.array(seen, dtype=np.float64)])
 

@@ -11,7 +11,7 @@ from test_literal_player import N_STATES, SEED, Ending, Mixed, assert_sums, requ
 
 import s4q
 from s4q.collectors import GymCollector, VectorCollector
-from s4q.collectors.seeding import EpisodeDice
+from s4q.collectors.seeding import EpisodeDraws
 from s4q.core.messages import Explore, Regress
 
 
@@ -21,22 +21,22 @@ def repeats(seeds: list[int]) -> int:
 
 def test_no_seed_repeats_within_and_between_requests() -> None:
     """62 random bits: some two of 2 * 10^4 episodes share a seed with a chance of 4e-11, of 10^6 with one of 1e-7."""
-    dice = [EpisodeDice(0, request, i, horizon=1) for request in (0, 7) for i in range(10_000)]
-    seeds = [one.env_seed for one in dice]
+    draws = [EpisodeDraws(0, request, i, horizon=1) for request in (0, 7) for i in range(10_000)]
+    seeds = [one.env_seed for one in draws]
     assert repeats(seeds) == 0
     assert all(seed.bit_length() == 63 for seed in seeds)
     bits = np.array([[seed >> i & 1 for i in range(62)] for seed in seeds[::4]])  # each of them random, no two alike
     assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(len(bits))
     assert np.abs(np.corrcoef(bits.T) - np.eye(62)).max() < 5.5 / np.sqrt(len(bits))
-    assert all(0 <= one.narrow_env_seed < 2**31 for one in dice)
+    assert all(0 <= one.narrow_env_seed < 2**31 for one in draws)
 
 
 @pytest.mark.slow
 def test_no_seed_repeats_in_a_million() -> None:
-    dice = [EpisodeDice(5, request, i, horizon=1) for request in (3, 4) for i in range(500_000)]
-    assert repeats([one.env_seed for one in dice]) == 0
+    draws = [EpisodeDraws(5, request, i, horizon=1) for request in (3, 4) for i in range(500_000)]
+    assert repeats([one.env_seed for one in draws]) == 0
     # Between requests 5e5^2 / 2^31 = 116 are expected; within one, where 32 bits do not repeat, 2 * 5e5^2 / 2^33 = 58.
-    assert 110 < repeats([one.narrow_env_seed for one in dice]) < 240
+    assert 110 < repeats([one.narrow_env_seed for one in draws]) < 240
 
 
 class OldGenerator(Ending):

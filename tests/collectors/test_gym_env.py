@@ -1,4 +1,4 @@
-"""GymCollector: exact sums, laws, shards and bits; the fast greedy action; the dice."""
+"""GymCollector: exact sums, laws, shards and bits; the fast greedy action; the draws."""
 
 import gymnasium as gym
 import numpy as np
@@ -11,10 +11,10 @@ from test_episodes import same_bits
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector, GymCollector
-from s4q.collectors.seeding import EpisodeDice
-from s4q.collectors.stepping.engine import shard_size
+from s4q.collectors.seeding import EpisodeDraws
+from s4q.collectors.stepping.episode import Episode
 from s4q.collectors.stepping.greedy_actor import GreedyActor
-from s4q.collectors.stepping.step_features import Look
+from s4q.collectors.stepping.step_features import StepFeatures
 from s4q.core.messages import Answer, Explore, Mixture, Phi, Regress, Request
 from s4q.features import Dense, OneHot, PerAction, RandomFourier
 
@@ -68,9 +68,9 @@ def literal(env: gym.Env, features: Waves, spec: s4q.Spec, request: Regress | Ex
     out = {"gram": np.zeros((spec.horizon, *spec.gram_shape)), "y": [], "phi": [], "returns": [], "steps": 0}
     out["progress"] = np.zeros(spec.horizon)
     for episode in range(n):
-        dice = EpisodeDice(seed, request.id, episode, spec.horizon)
+        draws = EpisodeDraws(seed, request.id, episode, spec.horizon)
         policy = request.policy if isinstance(request, Explore) else request.mixture.policies[0]
-        observation, _ = env.reset(seed=dice.env_seed)
+        observation, _ = env.reset(seed=draws.env_seed)
         total = -spec.horizon * spec.reward_min
         for h in range(spec.horizon):
             phi = features(h, observation[None])
@@ -128,7 +128,7 @@ def test_same_seed_same_bits_another_seed_differs_and_parts_make_the_whole(which
     assert equal(answer, collector.collect(request))
     assert not same_bits(answer, GymCollector(Drift(), features, spec, seed=2).collect(request))
     shards = list(collector.shards(request))
-    assert shards[0].n_episodes == shard_size(spec) == 256
+    assert shards[0].n_episodes == 256
     if isinstance(request, Regress):
         played = [collector.play(request, shard) for shard in reversed(shards)]
         total = played[-1]
@@ -138,7 +138,7 @@ def test_same_seed_same_bits_another_seed_differs_and_parts_make_the_whole(which
 
 
 def test_an_episode_does_not_depend_on_where_a_request_is_cut() -> None:
-    """The dice are the episode's: 3 + 97 episodes see what 100 see, up to the rounding of another order of adding."""
+    """The draws are the episode's: 3 + 97 episodes see what 100 see, up to the rounding of another order of adding."""
     features = Waves(3, 4, dense=True)
     spec = drift_spec(features)
     collector = GymCollector(Drift(), features, spec, seed=1)
@@ -198,12 +198,12 @@ def test_a_dense_function_is_checked_before_it_acts(planted: str) -> None:
         stream.act(np.zeros(2))
 
 
-def test_dice_are_uniform_and_have_a_prefix_property() -> None:
-    dice = [EpisodeDice(0, 1, i, horizon=3) for i in range(2000)]
-    for draws in ([d.mixture for d in dice], [d.action(2) for d in dice], [d.env_seed / 2**62 - 1 for d in dice]):
-        assert chisquare(np.histogram(draws, 10, (0, 1))[0]).pvalue > 1e-3
-    assert EpisodeDice(0, 1, 5, horizon=9).action(2) == dice[5].action(2)
-    assert len({d.env_seed for d in dice}) == 2000
+def test_draws_are_uniform_and_have_a_prefix_property() -> None:
+    draws = [EpisodeDraws(0, 1, i, horizon=3) for i in range(2000)]
+    for numbers in ([d.policy for d in draws], [d.action(2) for d in draws], [d.env_seed / 2**62 - 1 for d in draws]):
+        assert chisquare(np.histogram(numbers, 10, (0, 1))[0]).pvalue > 1e-3
+    assert EpisodeDraws(0, 1, 5, horizon=9).action(2) == draws[5].action(2)
+    assert len({d.env_seed for d in draws}) == 2000
 
 
 @pytest.mark.parametrize("kind", ["dense", "per action", "one psi", "mixed blocks", "one-hot"])
@@ -224,11 +224,26 @@ def test_the_fast_greedy_action_is_that_of_linear_q(kind: str, spread: bool) -> 
                 vectors = np.broadcast_to(vectors[0], (4, k))
             in_order = kind in ("per action", "one psi")
             blocks = np.arange(4) if in_order else rng.integers(0, n_blocks, size=4)
-            look, phi = Look(vectors, blocks), Phi(vectors[None], blocks[None])
+            step = StepFeatures(vectors[:1] if kind == "one psi" else vectors, blocks)
+            phi = Phi(vectors[None], blocks[None])
             for h in (0, 1):
-                fast = actor.values(h, look)
+                fast = actor.values(h, step)
                 np.testing.assert_allclose(fast, q.optimistic(h, phi)[0], rtol=1e-12, atol=1e-12)
-                assert actor(h, None, look, EpisodeDice(0, 0, 0, 1)) == q.greedy(h, phi)[0]
+                assert actor(h, None, step, EpisodeDraws(0, 0, 0, 1)) == q.greedy(h, phi)[0]
+
+
+def test_a_part_of_an_episode_has_its_steps_and_the_features_after_them() -> None:
+    """A view where it is most of the episode, else a copy that lets go of the rest."""
+    vectors, blocks = np.arange(24.0).reshape(6, 2, 2), np.arange(12).reshape(6, 2)
+    whole = Episode(0, vectors, blocks, [0, 1, 0, 1, 0], [0.1, 0.2, 0.3, 0.4, 0.5], ended=True, which=2)
+    one, most, late = whole.part(range(2, 3)), whole.part(range(1, 9)), whole.part(range(7, 9))
+    assert (one.first, one.actions, one.rewards, one.ended, one.which) == (2, [0], [0.3], False, 2)
+    assert one.blocks.tolist() == [[4, 5], [6, 7]]
+    assert (most.first, most.actions, most.ended) == (1, [1, 0, 1, 0], True)
+    assert most.part(range(2, 3)).vectors.tolist() == one.vectors.tolist() == vectors[2:4].tolist()
+    assert most.part(range(2, 3)).first == 2
+    assert (np.shares_memory(one.vectors, vectors), np.shares_memory(most.vectors, vectors)) == (False, True)
+    assert late.actions == []
 
 
 class Hidden:
@@ -253,8 +268,8 @@ def test_one_psi_for_all_actions_has_the_bits_of_the_features_written_out() -> N
 
 def test_exact_ties_go_to_the_lowest_action() -> None:
     q = s4q.LinearQ.from_arrays(np.zeros((1, 3, 2)), np.tile(np.eye(2), (1, 3, 1, 1)), np.ones((1, 3)))
-    look = Look(np.array([[0.1, 0.2], [0.3, 0.4], [0.3, 0.4]]), np.arange(3))
-    assert GreedyActor(q)(0, None, look, EpisodeDice(0, 0, 0, 1)) == 1
+    step = StepFeatures(np.array([[0.1, 0.2], [0.3, 0.4], [0.3, 0.4]]), np.arange(3))
+    assert GreedyActor(q)(0, None, step, EpisodeDraws(0, 0, 0, 1)) == 1
 
 
 def law_of(env_id: str, horizon: int, n: int, slippery: bool | None = None) -> tuple[float, float]:

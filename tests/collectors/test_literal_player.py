@@ -229,7 +229,7 @@ def test_stepped_environments(kind: str, horizon: int) -> None:
 @pytest.mark.parametrize("horizon", HORIZONS)
 def test_requests_of_several_shards(horizon: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of 5 episodes: a threshold is reached in a later one, kept episodes end within one."""
-    monkeypatch.setattr("s4q.collectors.stepping.engine._MOST_EPISODES", 5)
+    monkeypatch.setattr("s4q.collectors.stepping.stepping_collector._MOST_EPISODES", 5)
     features = Mixed(horizon)
     spec = spec_of(features, horizon)
     env = SyncVectorEnv([lambda: Ending(horizon)] * 2)
@@ -314,9 +314,9 @@ def test_whatever_a_stream_tells(kind: str, horizon: int) -> None:
         checking = Checking(learner, Literal(Ending(horizon, box), features, spec, reset_early=False))
         stream, env = s4q.Stream(checking, features, seed=SEED), Ending(horizon, box)
         for _ in range(20):
-            stream._tally = stream._tally or stream._next_tally()  # the address of the episode must be known
-            number = stream._tally.shard.index + stream._tally.n_episodes
-            address = np.random.SeedSequence(SEED, spawn_key=(stream._tally.request.id, number))
+            stream._sums = stream._sums or stream._next_sums()  # the address of the episode must be known
+            number = stream._sums.shard.index + stream._sums.n_episodes
+            address = np.random.SeedSequence(SEED, spawn_key=(stream._sums.request.id, number))
             observation, over = env.reset(seed=wide(int(address.generate_state(1, np.uint64)[0])))[0], False
             while not over:
                 observation, reward, ended, _, _ = env.step(stream.act(observation))

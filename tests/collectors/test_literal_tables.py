@@ -48,7 +48,7 @@ MDPS = [("one-hot", "bernoulli"), ("dense", "arrivals"), ("mixed blocks", "none"
 @pytest.mark.parametrize(("kind", "noise"), MDPS)
 @pytest.mark.parametrize("horizon", HORIZONS)
 def test_the_reference_collector(kind: str, noise: str, horizon: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("s4q.collectors.finite.episodes.SHARD_SIZE", 64)
+    monkeypatch.setattr("s4q.collectors.stepping.stepping_collector._MOST_EPISODES", 64)
     mdp = problem(kind, horizon, noise)
     player, collector = LiteralPlayer(mdp.features, mdp.spec), EpisodeCollector(mdp, seed=SEED)
     table = TablePolicy(np.random.default_rng(0).dirichlet(np.ones(N_ACTIONS), size=(horizon, N_STATES)))

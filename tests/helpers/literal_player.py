@@ -137,16 +137,19 @@ class LiteralPlayer:
         return Episode(which, steps)
 
     def mdp_episodes(self, mdp: Any, request: Any, seed: int, first: int, n: int, last: int) -> list[Episode]:
-        """A shard of EpisodeCollector: for each episode one number for the start, then three a level.
+        """Episodes of EpisodeCollector: one number for the policy, one for the start, then three a level.
 
-        They are for the action, the reward and the next state, each looked up in cumulative probabilities.
+        They are for the action, the reward and the next state, each looked up in cumulative probabilities. All come
+        from one stream of numbers for the request, in which every episode has as many, a multiple of four.
         """
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(request.id, first)))
+        rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(request.id,))))
         policies, weights = policies_of(request)
-        regress = hasattr(request, "mixture")
-        which = rng.choice(len(policies), size=n, p=weights).tolist() if regress else [0] * n
-        dice = rng.random((n, 1 + 3 * mdp.horizon)).tolist()
-        return [self._mdp_episode(mdp, policies[j], j, numbers, last) for j, numbers in zip(which, dice, strict=True)]
+        width = 4 * math.ceil((2 + 3 * mdp.horizon) / 4)
+        dice = [[float(rng.random()) for _ in range(width)] for _ in range(first + n)][first:]
+        which = [pick(weights, numbers[0]) for numbers in dice]
+        return [
+            self._mdp_episode(mdp, policies[j], j, numbers[1:], last) for j, numbers in zip(which, dice, strict=True)
+        ]
 
     def _mdp_episode(self, mdp: Any, policy: Any, which: int, numbers: Vector, last: int) -> Episode:
         state, steps = pick(mdp.start.tolist(), numbers[0]), []

@@ -1,15 +1,143 @@
-"""What a Gymnasium environment says of itself: horizon, reward range, spaces. What it does not say is never guessed."""
+"""What a Gymnasium environment says of itself, and what it must be before it is played.
 
-from typing import Any
+GymCollector, VectorCollector and Agent ask here for names, spaces, horizon and reward range; the players of episodes
+have observations checked. What an environment does not say is never guessed, and nothing here steps it.
+"""
 
-from s4q.collectors.stepping.env_checks import env_name, require_env, time_limit
-from s4q.core.messages import FeatureMap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from s4q.collectors.stepping.step_features import EpisodeAddress
+from s4q.core.messages import FeatureMap, Spec
 from s4q.core.validation import require_count
-from s4q.features.spaces import gymnasium_spaces, sizes_of
+from s4q.features.spaces import cure_of, gymnasium_spaces, sizes_of
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class EnvFacts:
+    """What a collector needs to know of an environment that fits its Spec."""
+
+    name: str
+    space: Any  # of one observation
+    box: bool  # is that a Box?
+    numbers: range | None  # the observations, where they are whole numbers
+    first_action: int  # the environment's number of action 0
+
+    @classmethod
+    def of(cls, env: Any, spec: Spec, *, vector: bool = False) -> "EnvFacts":
+        """The facts of an environment, or of a vector of them; one that cannot be played is refused."""
+        if vector:
+            require_env(env, ("reset", "step", "num_envs", "single_action_space", "single_observation_space"))
+            space, actions = env.single_observation_space, env.single_action_space
+        else:
+            require_env(env)
+            space, actions = env.observation_space, env.action_space
+        name = env_name(env)
+        _require_observations(space, name)
+        _require_actions(actions, spec, name)
+        _require_time(env, spec, name)
+        spaces = gymnasium_spaces()
+        discrete = isinstance(space, spaces.Discrete)
+        numbers = range(int(space.start), int(space.start + space.n)) if discrete else None
+        return cls(name, space, isinstance(space, spaces.Box), numbers, int(actions.start))
+
+    def check(self, observations: Sequence[Any], address: EpisodeAddress) -> None:
+        """All observations of an episode must lie in the space that the environment declared."""
+        space, numbers = self.space, self.numbers
+        if numbers is not None and all(type(seen) is int and seen in numbers for seen in observations):
+            return  # what most environments give, at a tenth of the cost of `contains`
+        if self.box:
+            try:
+                seen = np.asarray(observations)
+                if seen.shape[1:] == space.shape and bool(np.all((seen >= space.low) & (seen <= space.high))):
+                    return
+            except (TypeError, ValueError):
+                pass  # of several shapes, or not numbers: found one by one below
+        for step, observation in enumerate(observations):
+            try:
+                inside = _in_box(space, observation) if self.box else bool(space.contains(observation))
+            except Exception:
+                inside = False
+            if not inside:
+                raise address.fault(
+                    step,
+                    f"observation {observation!r} lies outside of the env's observation_space {space}",
+                    "correct the env's observations, or the bounds of its space",
+                )
+
+
+def _in_box(space: Any, observation: Any) -> bool:
+    """Bounds and shape; the dtype is the env's own affair."""
+    array = np.asarray(observation, dtype=np.float64)
+    return array.shape == space.shape and bool(np.all((array >= space.low) & (array <= space.high)))
+
+
+def env_name(env: Any) -> str:
+    """The id it was made with, else its class."""
+    spec = getattr(env, "spec", None)
+    return str(spec.id) if spec is not None else type(getattr(env, "unwrapped", env)).__name__
+
+
+def require_env(env: Any, methods: Sequence[str] = ("reset", "step")) -> None:
+    """Something with spaces that can be reset and stepped."""
+    for name in (*methods, "action_space", "observation_space"):
+        if not hasattr(env, name) or isinstance(env, type):
+            raise ValueError(f"env must be a Gymnasium environment, with `{name}`; got {env!r}")
+
+
+def _require_actions(space: Any, spec: Spec, name: str) -> None:
+    """As many actions as the Spec says; continuous and composite actions are refused."""
+    if not isinstance(space, gymnasium_spaces().Discrete):
+        raise ValueError(
+            f"{name}: actions must be finitely many, a Discrete space, since the policy takes an argmax over them; "
+            f"got {space}; wrap the env so that each number stands for one action"
+        )
+    if int(space.n) != spec.n_actions:
+        raise ValueError(f"{name}: the env has {space.n} actions, but spec.n_actions is {spec.n_actions}")
+
+
+def _require_observations(space: Any, name: str) -> None:
+    """Observations must be arrays or whole numbers."""
+    spaces = gymnasium_spaces()
+    if not isinstance(space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+        raise ValueError(
+            f"{name}: observations must be arrays or whole numbers (Box, Discrete, MultiDiscrete, MultiBinary); got "
+            f"{space}; {cure_of(space)}"
+        )
+
+
+def _require_time(env: Any, spec: Spec, name: str) -> None:
+    """No time limit below the horizon: a truncation is no part of the problem that is learned."""
+    limit = time_limit(env)
+    if limit is not None and limit < spec.horizon:
+        raise ValueError(
+            f"{name}: the env is truncated after {limit} steps, but the horizon is {spec.horizon}; make it with "
+            f"max_episode_steps={spec.horizon} or more, or choose a horizon of at most {limit}"
+        )
+
+
+def time_limit(env: Any) -> int | None:
+    """The fewest steps after which a wrapper, or a sub-environment, says that it truncates; None where none says so.
+
+    >>> import gymnasium as gym
+    >>> time_limit(gym.make("FrozenLake-v1")), time_limit(gym.make("CliffWalking-v1"))
+    (100, None)
+    """
+    limits: list[Any] = []
+    for layer in (env, *(getattr(env, "envs", None) or ())):
+        limits.append(getattr(getattr(layer, "spec", None), "max_episode_steps", None))
+        while layer is not None:
+            limits += [getattr(layer, field, None) for field in ("_max_episode_steps", "max_episode_steps")]
+            layer = getattr(layer, "env", None)
+    return min((int(limit) for limit in limits if isinstance(limit, int | np.integer)), default=None)
 
 
 def is_vector(env: Any) -> bool:
-    """Several environments side by side?"""
+    """Is it several environments side by side?"""
     return hasattr(env, "num_envs") and hasattr(env, "single_action_space")
 
 

@@ -1,105 +1,88 @@
-"""GymCollector: one Gymnasium environment, one episode after the other."""
+"""GymCollector: one Gymnasium environment, one episode after the other.
 
-from collections.abc import Iterator
+Users make it, or Agent does; `run` calls it. It steps the environment and says what is wrong with it, and leaves
+features, actions and sums to the others in this folder.
+"""
+
 from typing import Any, final
 
-from s4q.collectors import sharding as shards
-from s4q.collectors.stepping.engine import Stepping
-from s4q.collectors.stepping.env_checks import (
-    check_observations,
-    env_name,
-    first_action,
-    require_env,
-    require_observations,
-    require_time,
-    truncation,
-)
-from s4q.collectors.stepping.env_seeds import EnvSeeds
-from s4q.collectors.stepping.one_episode import Player
-from s4q.collectors.stepping.step_features import Place
-from s4q.core.blocks import Array
-from s4q.core.messages import FeatureMap, Request, Shard, Spec
+from s4q.collectors.seeding import EnvSeeds
+from s4q.collectors.stepping.env_facts import EnvFacts
+from s4q.collectors.stepping.episode import Episode, EpisodePlayer
+from s4q.collectors.stepping.stepping_collector import EpisodePlayers, SteppingCollector
+from s4q.collectors.stepping.sums import EpisodeSums
+from s4q.core.messages import FeatureMap, Spec
 
+_RESET = ("observation", "info")
 _STEP = ("observation", "reward", "terminated", "truncated", "info")
 
 
 @final
-class GymCollector:
+class GymCollector(SteppingCollector):
     """Answers requests by stepping a Gymnasium environment with a Discrete action space.
 
-    features: of its observations. spec: horizon, sizes and the declared reward range. Every episode begins with
-    `env.reset(seed=...)`, its seed made from `seed` and the number of the episode, so the same episodes come out of
-    one env, of a vector of envs and of any number of workers. These seeds have 63 bits, or 31 for an env that refuses
-    so many at its first reset. `terminated` ends an episode for good; `truncated` before the horizon is an error.
-    reset_early: leave a regression episode after the level it is fitted to.
+    Every episode begins with `env.reset(seed=...)`. The seed is made from `seed` and the number of the episode, so the
+    same episodes come out of one env, of a vector of envs and of any number of workers. These seeds have 63 bits, or
+    31 for an env that refuses so many at its first reset. `terminated` ends an episode for good; `truncated` before
+    the horizon is an error.
+
+    Args:
+        env: the environment. Its observations are arrays or whole numbers.
+        features: map from observations to features.
+        spec: sizes, horizon and declared reward range; `Spec.of` makes one.
+        seed: of all random numbers, the env's included. Default: 0.
+        reset_early: leave a regression episode after the level that is fitted. Default: True.
     """
 
     def __init__(self, env: Any, features: FeatureMap, spec: Spec, seed: int = 0, *, reset_early: bool = True) -> None:
-        require_env(env)
+        super().__init__(spec, seed, reset_early=reset_early)
+        facts = EnvFacts.of(env, spec)
         self.env = env
-        self.name = env_name(env)
-        discrete = require_observations(env.observation_space, self.name)
-        self._stepping = Stepping(self.name, features, spec, seed, discrete=discrete, reset_early=reset_early)
-        self._first_action = first_action(env.action_space, spec, self.name)
-        require_time(env, spec, self.name)
+        self.name = facts.name
+        self._first_action = facts.first_action
+        self._players = EpisodePlayers(facts.name, features, spec, seed, facts)
         self._seeds = EnvSeeds()
 
-    @property
-    def spec(self) -> Spec:
-        return self._stepping.spec
+    def _play(self, sums: EpisodeSums[Any], episodes: range) -> list[Episode]:
+        return self._players.play(sums, episodes, self._step)
 
-    @property
-    def seed(self) -> int:
-        return self._stepping.seed
-
-    def shards(self, request: Request) -> Iterator[Shard]:
-        """Fixed pieces, a pure function of the request."""
-        return self._stepping.shards(request)
-
-    def collect(self, request: Any) -> Any:
-        """The whole answer: shards played in order and added up."""
-        return shards.collect(self, request)
-
-    def play(self, request: Any, shard: Shard, start: Array | None = None) -> Any:
-        """The answer of one shard; `start` is an Explore's progress before it."""
-        tally = self._stepping.tally(request, shard, start)
-        while not tally.complete:
-            player = self._stepping.player(tally)
-            try:
-                self._episode(player)
-            finally:  # an observation outside of the space explains most other errors
-                check_observations(self.env.observation_space, player.observations, player.place)
-            tally.add(player)
-        return tally.answer()
-
-    def _episode(self, player: Player) -> None:
-        step, first, horizon = self.env.step, self._first_action, self.spec.horizon
+    def _step(self, players: list[EpisodePlayer]) -> None:
+        (player,) = players
+        step, first, address = self.env.step, self._first_action, player.address
         try:
-            begun = self._seeds.reset([player], lambda seeds: self.env.reset(seed=seeds[0]))
+            happened = self._seeds.reset([player.draws], lambda seeds: self.env.reset(seed=seeds[0]))
         except Exception as error:
-            what = f"env.reset raised {type(error).__name__}: {error}"
-            raise player.place.fault(0, what, "correct the env") from error
-        place = player.place
-        observation = _parts(place, 0, begun, ("observation", "info"))[0]
+            raise address.fault(0, f"env.reset raised {type(error).__name__}: {error}", "correct the env") from error
+        if not isinstance(happened, (tuple, list)) or len(happened) != len(_RESET):
+            raise address.fault(0, *_wrong_parts("env.reset", happened, _RESET))
+        observation = happened[0]
         while True:
             action = player.act(observation)
+            h = len(player.rewards)
             try:
                 happened = step(first + action)
             except Exception as error:
                 what = f"env.step raised {type(error).__name__}: {error}"
-                raise place.fault(player.n_steps, what, "correct the env; nothing was learned from here on") from error
-            observation, reward, terminated, truncated, _ = _parts(place, player.n_steps, happened, _STEP)
+                raise address.fault(h, what, "correct the env; nothing was learned from here on") from error
+            if not isinstance(happened, (tuple, list)) or len(happened) != len(_STEP):
+                raise address.fault(h, *_wrong_parts("env.step", happened, _STEP))
+            observation, reward, terminated, truncated, _ = happened
             if player.observe(reward, observation, terminated):
                 return
-            if truncated is not False and player.flag("truncated", truncated) and player.n_steps < horizon:
-                raise truncation(place, player.n_steps - 1, self.spec)
+            if truncated is not False and player.flag("truncated", truncated):
+                raise truncation(player, self.spec.horizon)
 
 
-def _parts(place: Place, step: int, returned: Any, names: tuple[str, ...]) -> Any:
-    """What env.reset or env.step returned, if it is all of these."""
-    several = isinstance(returned, (tuple, list))
-    if several and len(returned) == len(names):
-        return returned
-    method = "env.step" if names is _STEP else "env.reset"
-    shown = f"{len(returned)} values" if several else f"a {type(returned).__name__}"
-    raise place.fault(step, f"{method} returned {shown}", f"Gymnasium asks for ({', '.join(names)})")
+def truncation(player: EpisodePlayer, horizon: int) -> ValueError:
+    """The error of an episode that the environment cut at the step just taken."""
+    return player.address.fault(
+        len(player.rewards) - 1,
+        f"the env truncated the episode before the horizon {horizon}",
+        "a cut is no end of the problem: raise the env's time limit, or return terminated=True where it truly ends",
+    )
+
+
+def _wrong_parts(method: str, returned: Any, names: tuple[str, ...]) -> tuple[str, str]:
+    """What is wrong with what env.reset or env.step returned, and the cure."""
+    shown = f"{len(returned)} values" if isinstance(returned, (tuple, list)) else f"a {type(returned).__name__}"
+    return f"{method} returned {shown}", f"Gymnasium asks for ({', '.join(names)})"
