@@ -21,14 +21,18 @@ States = NDArray[Any]  # whatever the environment calls a state; the first axis 
 class Phi:
     """The features of a batch of states, for every action: paper's phi_h(s, .).
 
+    Args:
+        vectors: The short vectors, (n, n_actions, block_dim).
+        blocks: The block each of them stands in, (n, n_actions).
+
     >>> phi = Phi(np.ones((2, 3, 1)), np.arange(6).reshape(2, 3))
     >>> vectors, blocks = phi.chosen(np.array([2, 0]))
     >>> vectors.shape, blocks.tolist()
     ((2, 1), [2, 3])
     """
 
-    vectors: Array  # (n, n_actions, block_dim)
-    blocks: IntArray  # (n, n_actions): the block each vector stands in
+    vectors: Array
+    blocks: IntArray
 
     def chosen(self, actions: IntArray) -> tuple[Array, IntArray]:
         """The vectors (n, block_dim) and blocks (n,) of one action per state."""

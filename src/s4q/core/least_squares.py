@@ -63,9 +63,16 @@ class Moments:
         gram: Array | None = None,
         factors: Factors | None = None,
     ) -> "Moments":
-        """Sums of samples: vectors (n, k), blocks (n,), targets (n,), weights (n,) whole numbers (1 each if None).
+        """Sums of samples.
 
-        gram, and its factors: those of these samples, if known already.
+        Args:
+            vectors: Features, (n, k).
+            blocks: The block each of them stands in, (n,).
+            targets: y, (n,).
+            n_blocks: Number of blocks.
+            weights: How often each sample counts, (n,) whole numbers. None (default) means once.
+            gram: sum of phi phi^T of these samples, if known already.
+            factors: Its factors, if known already.
         """
         if len(blocks) and not 0 <= blocks.min() <= blocks.max() < n_blocks:
             raise ValueError(f"blocks must lie in 0..{n_blocks - 1}; got {blocks.min()}..{blocks.max()}")
@@ -192,10 +199,13 @@ def constrained_fit(moments: Moments, ridge: float, radius: float | Array) -> Ar
 
 
 def project_to_ball(theta: ArrayLike, gram: ArrayLike, ridge: float, radius: ArrayLike) -> Array:
-    """The point of a ball nearest to theta (n_blocks, k) in the norm of Sigma = gram + ridge I.
+    """The point of a ball nearest to theta in the norm of Sigma = gram + ridge I.
 
-    `radius` is one number for the whole parameter (blocks then share one multiplier) or (n_blocks,), a ball per block.
-    A vector theta (d,) with gram (d, d) counts as one block.
+    Args:
+        theta: The point, (n_blocks, k), or (d,) for one block.
+        gram: Sum of phi phi^T, (n_blocks, k, k), or (d, d) for one block.
+        ridge: Positive number.
+        radius: One number for the whole parameter (blocks then share one multiplier), or (n_blocks,), a ball each.
 
     >>> project_to_ball([[3.0, 4.0]], [[[0.0, 0.0], [0.0, 0.0]]], ridge=1.0, radius=1.0).round(6).tolist()
     [[0.6, 0.8]]
@@ -251,6 +261,10 @@ def _onto_sphere(theta: Array, factors: Factors, blocks: Sequence[int], ridge: f
 class StreamingLeastSquares:
     """Algorithm 3 as printed: one rank-one update per sample, nothing else kept.
 
+    Args:
+        dim: Length of the features.
+        ridge: The initial covariance is ridge times I. 1 by default.
+
     >>> fit = StreamingLeastSquares(dim=1, ridge=1.0)
     >>> for y in (1.0, 1.0, 1.0):
     ...     fit.update([1.0], y)
@@ -268,7 +282,12 @@ class StreamingLeastSquares:
         self.n = 0
 
     def update(self, x: ArrayLike, y: float) -> None:
-        """Add one sample: features x (dim,), target y. Nothing changes when the sample is refused."""
+        """Add one sample. Nothing changes when it is refused.
+
+        Args:
+            x: Features, (dim,).
+            y: Target.
+        """
         x = finite_array("x", x)
         require_shape("x", x, self.theta.shape, "(dim,)")
         y = float(finite_array("y", y))
@@ -280,7 +299,11 @@ class StreamingLeastSquares:
         self.n += 1
 
     def solve(self, radius: float | None = None) -> Array:
-        """The parameter (dim,), projected on the ball of this radius in the norm of Sigma."""
+        """The parameter, (dim,).
+
+        Args:
+            radius: Projects it on the ball of this radius in the norm of Sigma. None (default) means no ball.
+        """
         if radius is None:
             return self.theta.copy()
         return project_to_ball(self.theta, self.gram, self.ridge, radius)  # [Alg3:Return]

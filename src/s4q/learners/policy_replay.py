@@ -48,7 +48,12 @@ class PolicyReplayMemory:
         return sum(entry.policy.nbytes for entry in self.entries)
 
     def append(self, policy: LinearQ, n_episodes: int) -> None:
-        """Remember a policy; one whose parameters are equal bit for bit only has its count raised."""
+        """Remember a policy; one whose parameters are equal bit for bit only has its count raised.
+
+        Args:
+            policy: The policy of a phase.
+            n_episodes: Trajectories of its main loop.
+        """
         require_count("n_episodes", n_episodes, "the number of main-loop trajectories of the policy")
         for i, entry in enumerate(self.entries):
             if entry.policy.same_as(policy):

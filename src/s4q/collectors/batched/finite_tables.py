@@ -1,4 +1,7 @@
-"""FiniteBatch: a FiniteMDP as an array simulator."""
+"""FiniteBatch: a FiniteMDP as an array simulator, for BatchCollector.
+
+It draws from the generator it is given and keeps no state between steps.
+"""
 
 from typing import Any, final
 
@@ -12,6 +15,9 @@ from s4q.problems import FiniteMDP
 @final
 class FiniteBatch:
     """Steps many episodes of a FiniteMDP at once; its law is that of EpisodeCollector.
+
+    Args:
+        mdp: The problem.
 
     >>> from s4q import problems
     >>> batch, rng = FiniteBatch(problems.chain()), np.random.default_rng(0)
