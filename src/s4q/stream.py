@@ -12,7 +12,7 @@ from s4q.collectors.stepping.episode import EpisodePlayer
 from s4q.collectors.stepping.stepping_collector import EpisodePlayers, shards_of
 from s4q.collectors.stepping.sums import EpisodeSums, RegressSums, ReturnSums, VisitSums
 from s4q.core.messages import Asks, Evaluate, Explore, FeatureMap, Learner, Shard
-from s4q.core.validation import require_count
+from s4q.core.validation import drawn_seed
 from s4q.running.interruption import interruption_held_back
 
 _BUDGET = 2**40  # nobody knows how long a live system runs
@@ -31,7 +31,7 @@ class Stream:
     Args:
         learner: S3Q, S4Q, or anything with `ask` and `tell`.
         features: map from observations to features.
-        seed: of the draws of policies and actions. Default: 0.
+        seed: Seed of the draws of policies and actions. 0 by default; None draws one and keeps it in `seed`.
 
     >>> import numpy as np, s4q
     >>> features = s4q.features.TableFeatures.one_hot(horizon=2, n_states=3, n_actions=2)
@@ -40,13 +40,13 @@ class Stream:
     (0, False, 0, True)
     """
 
-    def __init__(self, learner: Learner, features: FeatureMap, seed: int = 0) -> None:
+    def __init__(self, learner: Learner, features: FeatureMap, seed: int | None = 0) -> None:
         if not callable(getattr(learner, "ask", None)) or isinstance(learner, type):
             raise ValueError(f"learner must be a learner, with a method `ask`; got {learner!r}")
-        require_count("seed", seed, "an address in SeedSequence", at_least=0)
+        self.seed = drawn_seed(seed)
         self.learner = learner
         self.n_episodes = 0  # finished ones
-        self._players = EpisodePlayers("stream", features, learner.spec, seed)
+        self._players = EpisodePlayers("stream", features, learner.spec, self.seed)
         self._sums: EpisodeSums[Any] | None = None
         self._player: EpisodePlayer | None = None
         self._waiting = False  # for `observe`

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from literal_s3q import Script
 
-from s4q.collectors import sharding as shards
-from s4q.collectors.sharding import fixed_shards
+from s4q.collectors.sharding import ShardedCollector, fixed_shards
 from s4q.core.least_squares import Moments
 from s4q.core.messages import Regress, Regression, Request, Shard
 from s4q.problems import FiniteMDP
@@ -45,7 +44,7 @@ class ScriptedCollector:
         return fixed_shards(request, self.piece)
 
     def collect(self, request: Any) -> Any:
-        return shards.collect(self, request)
+        return ShardedCollector.collect(self, request)  # type: ignore[arg-type]
 
     def play(self, request: Regress, shard: Shard, start: Any = None) -> Regression:
         batch = self.scripts[self.used : self.used + shard.n_episodes]

@@ -7,8 +7,7 @@ import numpy as np
 from literal_s3q import Script
 from literal_s4q import SharedDice
 
-from s4q.collectors import sharding as shards
-from s4q.collectors.sharding import fixed_shards
+from s4q.collectors.sharding import ShardedCollector, fixed_shards
 from s4q.core.least_squares import Moments
 from s4q.core.messages import Explore, Regress, Regression, Request, Shard, Transitions, Visits
 from s4q.problems import FiniteMDP
@@ -25,7 +24,7 @@ class SharedDiceCollector:
         return fixed_shards(request, self.piece)
 
     def collect(self, request: Any) -> Any:
-        return shards.collect(self, request)
+        return ShardedCollector.collect(self, request)  # type: ignore[arg-type]
 
     def play(self, request: Any, shard: Shard, start: np.ndarray | None = None) -> Any:
         return self._regress(request, shard) if isinstance(request, Regress) else self._explore(request, shard, start)

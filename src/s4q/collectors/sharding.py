@@ -14,7 +14,6 @@ from s4q.core.blocks import Array
 from s4q.core.messages import (
     A,
     Asks,
-    Collector,
     Evaluate,
     Explore,
     Regress,
@@ -25,6 +24,7 @@ from s4q.core.messages import (
     Spec,
     Visits,
 )
+from s4q.core.validation import require_shape
 
 _EVALUATION = 2**32 - 1  # the first word of the address of every Evaluate; no learner asks that often
 
@@ -61,11 +61,13 @@ class ShardedCollector(ABC):
             self._check_level(request)
             answer = self._regress(request, shard)
         elif isinstance(request, Explore):
+            want = (1 if request.pool else self.spec.horizon, *self.spec.gram_shape)
+            require_shape("whitener", request.whitener, want, "(H, n_blocks, k, k), or (1, n_blocks, k, k) with pool,")
             answer = self._explore(request, shard, request.start() if start is None else start)
         elif isinstance(request, Evaluate):
             answer = self._evaluate(request, shard)
         else:
-            raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
+            raise _unknown(request)
         return cast(A, answer)
 
     def collect(self, request: Asks[A]) -> A:
@@ -74,7 +76,18 @@ class ShardedCollector(ABC):
         Args:
             request: A Regress, an Explore or an Evaluate. An Explore ends with the first episode that crosses.
         """
-        return collect(self, request)
+        if not isinstance(request, Regress | Explore | Evaluate):
+            raise _unknown(request)
+        total: Any = None
+        progress = request.start() if isinstance(request, Explore) else None
+        for shard in self.shards(request):
+            answer: Any = self.play(cast(Asks[Any], request), shard, progress)
+            total = answer if total is None else total + answer
+            if isinstance(request, Explore):
+                progress = progress + answer.progress
+                if request.crossed(progress, shard.index + answer.n_episodes):
+                    break
+        return cast(A, total)
 
     def _check_level(self, request: Regress) -> None:
         """The level must exist, and have a target exactly if it is not the last."""
@@ -86,18 +99,8 @@ class ShardedCollector(ABC):
             raise ValueError(f"target must be {wanted}; level is {request.level} of 0..{last}")
 
 
-def collect(collector: Collector, request: Asks[A]) -> A:
-    """The answers of all shards, in their order, added up."""
-    total: Any = None
-    progress = request.start() if isinstance(request, Explore) else None
-    for shard in collector.shards(cast(Request, request)):
-        answer: Any = collector.play(request, shard, progress)
-        total = answer if total is None else total + answer
-        if isinstance(request, Explore):
-            progress = progress + answer.progress
-            if request.crossed(progress, shard.index + answer.n_episodes):
-                break
-    return cast(A, total)
+def _unknown(request: object) -> ValueError:
+    return ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
 
 
 def fixed_shards(request: Request, size: int) -> Iterator[Shard]:

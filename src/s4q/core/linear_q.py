@@ -75,9 +75,8 @@ class LinearQ:
         return cls([QLevel(row, white, wide, (low, high)) for row, white, wide, (low, high) in rows])
 
     def __repr__(self) -> str:
-        n_blocks, k = self.levels[0].theta.shape
-        bonus = "" if self.levels[0].whitener is None else ", with bonus"
-        return f"LinearQ({self.horizon} level{'s' * (self.horizon > 1)}, {n_blocks} blocks of {k}{bonus})"
+        inside = repr(self.levels[0]).removeprefix("QLevel(")
+        return f"LinearQ({self.horizon} level{'s' * (self.horizon > 1)}, {inside}"
 
     @property
     def horizon(self) -> int:

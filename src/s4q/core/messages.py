@@ -9,7 +9,7 @@ collectors import this module and never each other. Levels are h = 0..H-1, the p
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log
 from typing import Generic, Protocol, TypeVar, final
 
@@ -21,10 +21,10 @@ from s4q.core.codec import Positive
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
 from s4q.core.optimism import QLevel
-from s4q.core.policies import Mixture, Policy, UniformPolicy
+from s4q.core.policies import Mixture, Policy, UniformPolicy, require_policy
 from s4q.core.spec import Spec
 from s4q.core.transitions import Transitions
-from s4q.core.validation import require_count
+from s4q.core.validation import require_count, require_finite
 
 MOST_STEPS = 4 * 10**18  # of one run: counts are int64, which holds twice as many
 
@@ -82,12 +82,12 @@ class Asks(Generic[A]):
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class Regress(Asks["Regression"]):
-    """Play n episodes, each with one policy of the mixture; at `level` add the Moments of (phi, r + target(s')).
+    """Play n episodes, each with one policy of the mixture, and add up the samples (phi, r + target(s')) of `level`.
 
     A request answered in part is asked again under the same id for the rest.
 
     Args:
-        id: Number of the request. It addresses the random draws.
+        id: Number of the request. Requests with different numbers have different random draws.
         level: The level whose steps are samples.
         mixture: The policies, one of which is drawn for each episode.
         target: The target network at level + 1; None at the last level, after which the value is 0.
@@ -105,8 +105,11 @@ class Regress(Asks["Regression"]):
     done: int = 0
 
     def __post_init__(self) -> None:
-        require_count("n_episodes", self.n_episodes, "the number of episodes to play")
+        _check_request(self.id, self.n_episodes, self.done)
         require_count("level", self.level, "the level whose steps are samples", at_least=0)
+        if not isinstance(self.mixture, Mixture):
+            got = type(self.mixture).__name__
+            raise ValueError(f"mixture must be a Mixture, as Mixture([policy], [1.0]) for one policy; got {got}")
         if not (self.target is None or isinstance(self.target, QLevel)):
             got = type(self.target).__name__
             raise ValueError(f"target must be the QLevel of level + 1 (`q.levels[level + 1]`), or None; got {got}")
@@ -118,7 +121,7 @@ class Explore(Asks["Visits"]):
     """Play the policy until, at some level, the sum of |phi|^2 in the metric of Sigma_ref reaches the threshold.
 
     Args:
-        id: Number of the request. It addresses the random draws.
+        id: Number of the request. Requests with different numbers have different random draws.
         policy: The policy to play.
         whitener: W with W Sigma_ref W^T = I, (H, n_blocks, k, k); with `pool` one for all levels, (1, n_blocks, k, k).
         threshold: (a, b) means a + b log n after n episodes.
@@ -131,22 +134,25 @@ class Explore(Asks["Visits"]):
 
     id: int
     policy: Policy
-    whitener: Array
+    whitener: Array = field(repr=False)
     threshold: tuple[float, float]
     n_episodes: int
     keep: int = 0
     pool: bool = False
     done: int = 0
-    progress: Array | None = None
+    progress: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.pool and len(self.whitener) != 1:
             shape = np.shape(self.whitener)
             raise ValueError(f"whitener must be one for all levels, (1, n_blocks, k, k), with pool; got shape {shape}")
-        require_count("n_episodes", self.n_episodes, "the most episodes to play")
+        require_finite("whitener", self.whitener)
+        require_policy("policy", self.policy)
+        _check_request(self.id, self.n_episodes, self.done)
         require_count("keep", self.keep, "the number of first episodes whose transitions return", at_least=0)
-        if not (self.threshold[0] >= 0 and self.threshold[1] >= 0):  # NaN fails here too
-            raise ValueError(f"threshold (a, b) must not be negative; got {self.threshold}")
+        pair = isinstance(self.threshold, tuple) and len(self.threshold) == 2
+        if not (pair and self.threshold[0] >= 0 and self.threshold[1] >= 0):  # NaN fails here too
+            raise ValueError(f"threshold must be (a, b), two numbers of at least 0; got {self.threshold}")
 
     def start(self) -> Array:
         """Progress before the first episode of this request."""
@@ -174,7 +180,7 @@ class Evaluate(Asks["Returns"]):
     Its episodes never share random draws with those of a Regress or an Explore, whatever their ids.
 
     Args:
-        id: Number of the request. It addresses the random draws.
+        id: Number of the request. Requests with different numbers have different random draws.
         policy: The policy to play.
         n_episodes: Episodes to play.
         done: Episodes already played under the same id.
@@ -186,7 +192,14 @@ class Evaluate(Asks["Returns"]):
     done: int = 0
 
     def __post_init__(self) -> None:
-        require_count("n_episodes", self.n_episodes, "the number of episodes to play")
+        _check_request(self.id, self.n_episodes, self.done)
+        require_policy("policy", self.policy)
+
+
+def _check_request(request_id: int, n_episodes: int, done: int) -> None:
+    require_count("id", request_id, "the number of the request", at_least=0)
+    require_count("n_episodes", n_episodes, "the number of episodes to play")
+    require_count("done", done, "the number of episodes already answered", at_least=0)
 
 
 Request = Regress | Explore | Evaluate
@@ -197,7 +210,7 @@ Request = Regress | Explore | Evaluate
 class Regression:
     """The answer to Regress; `+` merges."""
 
-    moments: Moments
+    moments: Moments = field(repr=False)
     episodes_per_policy: IntArray  # (number of policies of the mixture,)
     n_steps: int  # environment steps taken
 
@@ -218,14 +231,14 @@ class Regression:
 class Visits:
     """The answer to Explore; `+` merges. Returns are in shifted rewards."""
 
-    grams: Array  # (H, n_blocks, k, k), or (1, n_blocks, k, k) with pool: sum of phi phi^T
+    grams: Array = field(repr=False)  # (H, n_blocks, k, k), or (1, n_blocks, k, k) with pool: sum of phi phi^T
     progress: Array  # (H,), or (1,) with pool: what these episodes added
     n_episodes: int
     return_sum: float
     return_sum_sq: float | None
     start_value_sum: float | None  # the policy's own optimistic value at the start states; None if it has none
     n_steps: int
-    kept: Transitions | None = None
+    kept: Transitions | None = field(default=None, repr=False)
 
     def __add__(self, other: "Visits") -> "Visits":
         kept = [part for part in (self.kept, other.kept) if part is not None]

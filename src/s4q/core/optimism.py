@@ -20,7 +20,7 @@ _WIDE, _MANY = 64, 512  # features, and vectors, from which a triangular product
 
 
 @final
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True, weakref_slot=True)
 class QLevel:
     """One level of a LinearQ: Q(s, a) = clip(phi . theta + (width + kappa sigma(phi)) |W phi|).
 
@@ -83,6 +83,11 @@ class QLevel:
             object.__setattr__(self, "whitener", whitener)
         if self.second is not None:
             object.__setattr__(self, "second", _frozen("second", self.second, (n_blocks, k), "(n_blocks, k)"))
+
+    def __repr__(self) -> str:
+        n_blocks, k = self.theta.shape
+        bonus = "" if self.whitener is None else ", with bonus"
+        return f"QLevel({n_blocks} block{'s' * (n_blocks > 1)} of {k}{bonus})"
 
     @property
     def arrays(self) -> tuple[Any, ...]:

@@ -31,7 +31,7 @@ from s4q.core.messages import (
     Transitions,
     Visits,
 )
-from s4q.core.validation import require_count
+from s4q.core.validation import drawn_seed, require_count
 from s4q.features import TableFeatures
 from s4q.problems import FiniteMDP
 
@@ -53,7 +53,7 @@ class BatchCollector(ShardedCollector):
         env: A BatchedEnv.
         features: Features of its states.
         spec: The problem: horizon, sizes and the declared reward range.
-        seed: The same seed gives the same answers. 0 by default.
+        seed: The same seed gives the same answers. 0 by default; None draws one and keeps it in `seed`.
         batch_size: Episodes played side by side.
         arrays: The array module; None (default) means numpy.
 
@@ -72,7 +72,7 @@ class BatchCollector(ShardedCollector):
         env: BatchedEnv,
         features: FeatureMap,
         spec: Spec,
-        seed: int = 0,
+        seed: int | None = 0,
         *,
         batch_size: int = BATCH_SIZE,
         arrays: Arrays | None = None,
@@ -84,9 +84,8 @@ class BatchCollector(ShardedCollector):
             mine, theirs = getattr(spec, name), getattr(features, name, None)
             if mine != theirs:
                 raise ValueError(f"features and spec must be made for one problem, but {name} is {theirs} and {mine}")
-        require_count("seed", seed, "an address in SeedSequence", at_least=0)
         require_count("batch_size", batch_size, "the number of episodes played side by side")
-        self.env, self.spec, self.seed = env, spec, seed
+        self.env, self.spec, self.seed = env, spec, drawn_seed(seed)
         self._batch_size = batch_size
         self._arrays = NumpyArrays() if arrays is None else arrays
         self._backend = _backend(env, features, spec, self._arrays)

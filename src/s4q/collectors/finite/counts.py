@@ -32,7 +32,7 @@ from s4q.core.messages import (
     Transitions,
     Visits,
 )
-from s4q.core.validation import require_count
+from s4q.core.validation import drawn_seed
 from s4q.problems import FiniteMDP
 
 
@@ -42,7 +42,7 @@ class CountCollector(ShardedCollector):
 
     Args:
         mdp: The problem.
-        seed: The same seed gives the same answers. 0 by default.
+        seed: The same seed gives the same answers. 0 by default; None draws one and keeps it in `seed`.
 
     >>> from s4q import problems
     >>> from s4q.core.messages import UniformPolicy
@@ -52,11 +52,10 @@ class CountCollector(ShardedCollector):
     1000000000000000
     """
 
-    def __init__(self, mdp: FiniteMDP, seed: int = 0) -> None:
+    def __init__(self, mdp: FiniteMDP, seed: int | None = 0) -> None:
         if not isinstance(mdp, FiniteMDP):
             raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
-        require_count("seed", seed, "an address in SeedSequence", at_least=0)
-        self.mdp, self.spec, self.seed = mdp, mdp.spec, seed
+        self.mdp, self.spec, self.seed = mdp, mdp.spec, drawn_seed(seed)
         self._model = CountModel(mdp)
         self._norms: Memo[Array, Array] = Memo(mdp.features.norms_sq, size=2)
 

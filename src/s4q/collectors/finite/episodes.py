@@ -28,7 +28,7 @@ class EpisodeCollector(SteppingCollector):
 
     Args:
         mdp: the problem. Its exact values are what makes regret exact.
-        seed: of all random numbers. Default: 0.
+        seed: Seed of all random numbers. 0 by default; None draws one and keeps it in `seed`.
 
     >>> import s4q
     >>> from s4q.core.messages import Mixture, Regress, UniformPolicy
@@ -38,7 +38,7 @@ class EpisodeCollector(SteppingCollector):
     5
     """
 
-    def __init__(self, mdp: FiniteMDP, seed: int = 0) -> None:
+    def __init__(self, mdp: FiniteMDP, seed: int | None = 0) -> None:
         if not isinstance(mdp, FiniteMDP):
             raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
         super().__init__(mdp.spec, seed, at_once=_AT_ONCE)

@@ -30,17 +30,19 @@ class GymCollector(SteppingCollector):
         env: the environment. Its observations are arrays or whole numbers.
         features: map from observations to features.
         spec: sizes, horizon and declared reward range; `Spec.of` makes one.
-        seed: of all random numbers, the env's included. Default: 0.
+        seed: Seed of all random numbers, the env's included. 0 by default; None draws one and keeps it in `seed`.
         reset_early: leave a regression episode after the level that is fitted. Default: True.
     """
 
-    def __init__(self, env: Any, features: FeatureMap, spec: Spec, seed: int = 0, *, reset_early: bool = True) -> None:
+    def __init__(
+        self, env: Any, features: FeatureMap, spec: Spec, seed: int | None = 0, *, reset_early: bool = True
+    ) -> None:
         super().__init__(spec, seed, reset_early=reset_early)
         facts = EnvFacts.of(env, spec)
         self.env = env
         self.name = facts.name
         self._first_action = facts.first_action
-        self._players = EpisodePlayers(facts.name, features, spec, seed, facts)
+        self._players = EpisodePlayers(facts.name, features, spec, self.seed, facts)
         self._seeds = EnvSeeds()
 
     def _play(self, sums: EpisodeSums[Any], episodes: range) -> list[Episode]:

@@ -32,7 +32,7 @@ from s4q.core.messages import (
     Spec,
     Visits,
 )
-from s4q.core.validation import require_count
+from s4q.core.validation import drawn_seed
 
 _BUFFER = 2**22  # numbers held for one shard at most: 32 MB
 _MOST_EPISODES = 256
@@ -52,17 +52,16 @@ class SteppingCollector(ShardedCollector):
 
     Args:
         spec: sizes, horizon and reward range of the problem.
-        seed: of all random numbers.
+        seed: of all random numbers; None draws one.
         at_once: how many episodes are played side by side.
         reset_early: leave a regression episode after the level that is fitted.
     """
 
-    def __init__(self, spec: Spec, seed: int, *, at_once: int = 1, reset_early: bool = True) -> None:
+    def __init__(self, spec: Spec, seed: int | None, *, at_once: int = 1, reset_early: bool = True) -> None:
         if not isinstance(spec, Spec):
             raise ValueError(f"spec must be a Spec (Spec.of makes one); got {type(spec).__name__}")
-        require_count("seed", seed, "an address in SeedSequence", at_least=0)
         self.spec = spec
-        self.seed = seed
+        self.seed = drawn_seed(seed)
         self._at_once = at_once
         self._reset_early = reset_early
 

@@ -33,7 +33,9 @@ class VectorCollector(SteppingCollector):
         reset_early: leave a regression episode after the level that is fitted. Default: True.
     """
 
-    def __init__(self, env: Any, features: FeatureMap, spec: Spec, seed: int = 0, *, reset_early: bool = True) -> None:
+    def __init__(
+        self, env: Any, features: FeatureMap, spec: Spec, seed: int | None = 0, *, reset_early: bool = True
+    ) -> None:
         super().__init__(spec, seed, at_once=getattr(env, "num_envs", 1), reset_early=reset_early)
         facts = EnvFacts.of(env, spec, vector=True)
         from gymnasium.vector import AutoresetMode
@@ -44,7 +46,7 @@ class VectorCollector(SteppingCollector):
         self.env = env
         self.name = facts.name
         self._first_action = facts.first_action
-        self._players = EpisodePlayers(facts.name, features, spec, seed, facts)
+        self._players = EpisodePlayers(facts.name, features, spec, self.seed, facts)
         self._seeds = EnvSeeds()
         self._same_step = AutoresetMode(mode) is AutoresetMode.SAME_STEP
         self._disabled = AutoresetMode(mode) is AutoresetMode.DISABLED
