@@ -250,12 +250,6 @@ COLLECTORS = [
     ),
     Fault(
         "stepping_collector.py",
-        "range(first, min(first + self._at_once, end))",
-        "range(first, first + self._at_once)",
-        ("test_literal_player.py",),
-    ),
-    Fault(
-        "stepping_collector.py",
         "if sums.complete:  # an Explore",
         "if False:  # an Explore",
         ("test_literal_player.py",),

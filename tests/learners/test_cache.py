@@ -166,7 +166,7 @@ def test_pooled_and_per_level_fits_agree_where_only_one_level_has_data() -> None
     mdp = one_informed_level()
     fits: dict[bool, list[float]] = {True: [], False: []}
     for pool in fits:
-        for seed in range(300):
+        for seed in range(500):
             learner = s4q.S4Q(mdp, "realisable", pool=pool, trigger=2.0)
             run = s4q.run(learner, EpisodeCollector(mdp, seed=seed), 60)
             fits[pool].append(float(run.q.theta[0, 1, 0]))

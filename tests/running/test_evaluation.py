@@ -165,7 +165,7 @@ def test_the_same_episodes_every_time_in_parts_too(kind: str) -> None:
     mdp = tabular(3, 0)
     policy = random_policy(mdp, 1)
     make = COLLECTORS[kind]
-    n = 300 if kind in STEPPED else 1200  # more than a shard
+    n = 300 if kind in (*STEPPED, "episode") else 1200  # more than a shard
     request = Evaluate(5, policy, n)
     collector = make(mdp, 0)
     whole = collector.collect(request)
