@@ -29,7 +29,7 @@ class VectorCollector(SteppingCollector):
         env: the vector of environments. Its metadata must name the autoreset mode.
         features: map from observations to features.
         spec: sizes, horizon and declared reward range; `Spec.of` makes one.
-        seed: of all random numbers, the envs' included. Default: 0.
+        seed: Seed of all random numbers, the envs' included. 0 by default; None draws one.
         reset_early: leave a regression episode after the level that is fitted. Default: True.
     """
 
