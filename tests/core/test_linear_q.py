@@ -126,3 +126,14 @@ def test_a_linear_q_is_a_policy() -> None:
     best = LinearQ.from_arrays(mdp.q_star.reshape(3, 8, 1))
     assert mdp.value(best) == mdp.v_star
     np.testing.assert_allclose(mdp.q_values(best), mdp.q_star)
+
+
+def test_nobody_can_write_to_a_level_from_outside() -> None:
+    """A read-only view of an array that its owner can write to is copied; so is a width of no axis."""
+    mine, width = np.zeros((2, 3)), np.array(2.0)
+    view = mine.view()
+    view.setflags(write=False)
+    level = QLevel(view, np.ones((2, 3, 3)), width)
+    mine[:], width[...] = 7.0, 9.0
+    assert level.theta.max() == 0.0
+    assert level.width.tolist() == [2.0, 2.0]

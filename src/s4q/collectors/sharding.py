@@ -57,17 +57,13 @@ class ShardedCollector(ABC):
             start: Progress of an Explore before this shard; None (default) means that of the request.
         """
         answer: Regression | Visits | Returns
+        self._check(request)
         if isinstance(request, Regress):
-            self._check_level(request)
             answer = self._regress(request, shard)
         elif isinstance(request, Explore):
-            want = (1 if request.pool else self.spec.horizon, *self.spec.gram_shape)
-            require_shape("whitener", request.whitener, want, "(H, n_blocks, k, k), or (1, n_blocks, k, k) with pool,")
             answer = self._explore(request, shard, request.start() if start is None else start)
-        elif isinstance(request, Evaluate):
-            answer = self._evaluate(request, shard)
         else:
-            raise _unknown(request)
+            answer = self._evaluate(cast(Evaluate, request), shard)
         return cast(A, answer)
 
     def collect(self, request: Asks[A]) -> A:
@@ -76,12 +72,11 @@ class ShardedCollector(ABC):
         Args:
             request: A Regress, an Explore or an Evaluate. An Explore ends with the first episode that crosses.
         """
-        if not isinstance(request, Regress | Explore | Evaluate):
-            raise _unknown(request)
+        self._check(request)
         total: Any = None
         progress = request.start() if isinstance(request, Explore) else None
-        for shard in self.shards(request):
-            answer: Any = self.play(cast(Asks[Any], request), shard, progress)
+        for shard in self.shards(cast(Request, request)):
+            answer: Any = self.play(request, shard, progress)
             total = answer if total is None else total + answer
             if isinstance(request, Explore):
                 progress = progress + answer.progress
@@ -89,18 +84,22 @@ class ShardedCollector(ABC):
                     break
         return cast(A, total)
 
-    def _check_level(self, request: Regress) -> None:
-        """The level must exist, and have a target exactly if it is not the last."""
+    def _check(self, request: object) -> None:
+        """A request must be of one of three kinds, and fit the problem: levels, targets, shapes."""
         last = self.spec.horizon - 1
+        if isinstance(request, Explore):
+            want = (1 if request.pool else self.spec.horizon, *self.spec.gram_shape)
+            require_shape("whitener", request.whitener, want, "(H, n_blocks, k, k), or (1, n_blocks, k, k) with pool,")
+        if not isinstance(request, Regress):
+            if not isinstance(request, Explore | Evaluate):
+                got = type(request).__name__
+                raise ValueError(f"request must be a Regress, an Explore or an Evaluate; got {got}")
+            return
         if request.level > last:
             raise ValueError(f"level must lie in 0..{last}; got {request.level}")
         if (request.target is None) != (request.level == last):
             wanted = "None at the last level" if request.level == last else "a QLevel before the last level"
             raise ValueError(f"target must be {wanted}; level is {request.level} of 0..{last}")
-
-
-def _unknown(request: object) -> ValueError:
-    return ValueError(f"request must be a Regress, an Explore or an Evaluate; got {type(request).__name__}")
 
 
 def fixed_shards(request: Request, size: int) -> Iterator[Shard]:

@@ -99,11 +99,13 @@ class Moments:
             self.n + other.n,
         )
 
+    def __post_init__(self) -> None:
+        if self.known is None or self.known.gram is not self.gram:  # `replace` may have put another matrix in its place
+            object.__setattr__(self, "known", Factors(self.gram))
+
     @property
     def factors(self) -> Factors:
-        """Of the Gram matrix, and of no other that `replace` may have put in its place."""
-        if self.known is None or self.known.gram is not self.gram:
-            object.__setattr__(self, "known", Factors(self.gram))
+        """Factors of the Gram matrix, made when first asked for."""
         return cast(Factors, self.known)
 
     @property

@@ -24,7 +24,7 @@ from s4q.core.optimism import QLevel
 from s4q.core.policies import Mixture, Policy, UniformPolicy, require_policy
 from s4q.core.spec import Spec
 from s4q.core.transitions import Transitions
-from s4q.core.validation import require_count, require_finite
+from s4q.core.validation import frozen_array, require_count, require_finite, require_shape
 
 MOST_STEPS = 4 * 10**18  # of one run: counts are int64, which holds twice as many
 
@@ -143,6 +143,12 @@ class Explore(Asks["Visits"]):
     progress: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if self.whitener is None:
+            raise ValueError("whitener is needed, (H, n_blocks, k, k), or (1, n_blocks, k, k) with pool; got None")
+        object.__setattr__(self, "whitener", frozen_array(self.whitener))  # collectors remember what they make of it
+        if self.progress is not None:
+            object.__setattr__(self, "progress", frozen_array(self.progress))
+            require_shape("progress", self.progress, (len(self.whitener),), "(H,), or (1,) with pool,")
         if self.pool and len(self.whitener) != 1:
             shape = np.shape(self.whitener)
             raise ValueError(f"whitener must be one for all levels, (1, n_blocks, k, k), with pool; got shape {shape}")

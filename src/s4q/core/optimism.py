@@ -13,7 +13,7 @@ import numpy as np
 
 from s4q.core.blocks import Array, IntArray, Phi
 from s4q.core.codec import SavedAs
-from s4q.core.validation import require_finite, require_shape
+from s4q.core.validation import frozen_array, require_finite, require_shape
 
 TIE = 1e-11  # of the best value: closer than this is equal
 _WIDE, _MANY = 64, 512  # features, and vectors, from which a triangular product is faster than a full one
@@ -74,7 +74,7 @@ class QLevel:
         n_blocks, k = theta.shape
         object.__setattr__(self, "theta", theta)
         if self.whitener is not None:
-            width = np.broadcast_to(self.width, (n_blocks,)) if np.ndim(self.width) == 0 else self.width
+            width = np.full(n_blocks, float(self.width)) if np.ndim(self.width) == 0 else self.width
             width = _frozen("width", width, (n_blocks,), "(n_blocks,)")
             if width.min() < 0:
                 raise ValueError(f"width multiplies the bonus, so it must not be negative; got {width.min()}")
@@ -122,13 +122,10 @@ class QLevel:
 
 
 def _frozen(name: str, value: Any, shape: tuple[int | None, ...], meaning: str) -> Array:
-    """The same array if it is read only, so that levels can share one; else a copy that is."""
-    array = np.asarray(value, dtype=np.float64)
+    """A checked array that nobody can write to; levels may share one."""
+    array = frozen_array(value)
     require_shape(name, array, shape, meaning)
     require_finite(name, array)
-    if array.flags.writeable or array is not value:
-        array = array.copy()
-        array.setflags(write=False)
     return array
 
 

@@ -13,7 +13,10 @@ from s4q.core.validation import finite_array, require_count, require_probabiliti
 
 
 class Policy(Protocol):
-    """A Markov policy. The collector samples; the policy draws nothing."""
+    """A Markov policy. The collector samples; the policy draws nothing.
+
+    It must not change once it has been played: collectors remember what they have made of it.
+    """
 
     def probabilities(self, h: int, states: States, phi: Phi) -> Array:
         """Action probabilities, (n, n_actions)."""

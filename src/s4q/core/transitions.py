@@ -11,6 +11,7 @@ from s4q.core.factors import Factors
 from s4q.core.least_squares import Moments
 from s4q.core.optimism import QLevel
 from s4q.core.spec import Spec
+from s4q.core.validation import require_finite, require_shape
 
 
 @final
@@ -35,6 +36,19 @@ class Transitions:
     def rows(self, which: Any) -> "Transitions":
         """Some of the steps, chosen by an index of numpy."""
         return Transitions(*(getattr(self, f.name)[which] for f in fields(self)))
+
+    def require_fit(self, spec: Spec) -> None:
+        """Steps that come from outside must have the sizes of the problem, and be finite."""
+        n, k = len(self.levels), spec.block_dim
+        shapes = {"vectors": (n, k), "next_vectors": (n, spec.n_actions, k), "next_blocks": (n, spec.n_actions)}
+        for one in fields(self):
+            require_shape(f"kept.{one.name}", getattr(self, one.name), shapes.get(one.name, (n,)), "of the problem")
+        for name in ("vectors", "rewards", "next_vectors"):
+            require_finite(f"kept.{name}", getattr(self, name))
+        for name, end in (("levels", spec.horizon), ("blocks", spec.n_blocks), ("next_blocks", spec.n_blocks)):
+            found = getattr(self, name)
+            if n and not 0 <= found.min() <= found.max() < end:
+                raise ValueError(f"kept.{name} must lie in 0..{end - 1}; got {found.min()}..{found.max()}")
 
     def targets(self, spec: Spec, level: int, target: QLevel | None, norm_sq: Array | None = None) -> Array:
         """y = r + max_a' Qtar(s', a'), (n,), for a fit of `level`. An ended episode is worth a known constant.

@@ -34,6 +34,24 @@ def require_finite(name: str, array: NDArray[Any]) -> None:
         raise ValueError(f"{name} must be finite, but {_at(name, bad[0])} is {value}; remove NaN and infinity")
 
 
+def frozen_array(value: ArrayLike) -> Array:
+    """The same array if nobody can write to it, so that several objects can share it; else a copy that is read only.
+
+    >>> mine = np.zeros(2)
+    >>> shared = frozen_array(mine)
+    >>> shared is mine, frozen_array(shared) is shared
+    (False, True)
+    """
+    array = np.asarray(value, dtype=np.float64)
+    part: Any = array
+    while isinstance(part, np.ndarray) and not part.flags.writeable:
+        part = part.base
+    if isinstance(part, np.ndarray) or array is not value:
+        array = array.copy()
+        array.setflags(write=False)
+    return array
+
+
 def require_shape(name: str, array: NDArray[Any], shape: tuple[int | None, ...], meaning: str) -> None:
     """`None` in `shape` accepts any length."""
     if array.shape == shape:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from s4q.core.blocks import Array, BoolArray, IntArray, Phi, States
 from s4q.core.least_squares import elliptical_norm_sq
 from s4q.core.messages import FeatureMap
-from s4q.core.validation import finite_array, require_count, require_finite, require_shape
+from s4q.core.validation import finite_array, frozen_array, require_count, require_finite, require_shape
 from s4q.features.batches import require_blocks
 
 
@@ -39,6 +39,7 @@ class TableFeatures:
     validates_output: ClassVar[bool] = True  # norms and blocks are checked before they are returned
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "vectors", frozen_array(self.vectors))
         require_shape("features", self.vectors, (None, None, None, None), "(H, S, A, k)")
         require_shape("blocks", self.blocks, self.vectors.shape[:3], "(H, S, A)")
         require_blocks(self.blocks, self.n_blocks)
@@ -66,7 +67,9 @@ class TableFeatures:
             vectors[terminal] = 0.0
         blocks = np.arange(n_states * n_actions).reshape(n_states, n_actions)
         every = (horizon, n_states, n_actions)
-        return cls(np.broadcast_to(vectors, (*every, 1)), np.broadcast_to(blocks, every), n_states * n_actions)
+        return cls(
+            np.broadcast_to(frozen_array(vectors), (*every, 1)), np.broadcast_to(blocks, every), n_states * n_actions
+        )
 
     @classmethod
     def dense(cls, table: ArrayLike, horizon: int) -> "TableFeatures":
@@ -78,7 +81,7 @@ class TableFeatures:
         """
         array = finite_array("features", table)
         if array.ndim == 3:
-            array = np.broadcast_to(array, (horizon, *array.shape))
+            array = np.broadcast_to(frozen_array(array), (horizon, *array.shape))
         require_shape("features", array, (horizon, None, None, None), "(H, S, A, d), or (S, A, d) with `horizon`,")
         return cls(array, np.zeros(array.shape[:3], dtype=np.int64), 1)
 
@@ -117,7 +120,7 @@ class TableFeatures:
         array, whole = finite_array("features", vectors), np.array(blocks, dtype=np.int64)
         require_count("horizon", horizon, "the number of levels")
         if len(array) == 1 < horizon:
-            array = np.broadcast_to(array, (horizon, *array.shape[1:]))
+            array = np.broadcast_to(frozen_array(array), (horizon, *array.shape[1:]))
             whole = np.broadcast_to(whole, (horizon, *whole.shape[1:]))
         return cls(array, whole, n_blocks)
 

@@ -230,6 +230,8 @@ class S4Q:
             self._finish_replay(s3q)
 
     def _add_visits(self, request: Explore, answer: Visits) -> None:
+        if answer.kept is not None:
+            answer.kept.require_fit(self.spec)
         triggered = self._loop.add(request, answer)
         self._n_main += answer.n_episodes
         if answer.kept is not None:

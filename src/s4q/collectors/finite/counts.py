@@ -64,6 +64,7 @@ class CountCollector(ShardedCollector):
         if isinstance(request, Regress | Evaluate):
             yield Shard(request.done, request.n_episodes)
             return
+        self._check(request)
         n, end = request.done, request.done + request.n_episodes
         kept = request.done + request.keep
         # Sizes depend on n alone, so that a request asked again from n on is cut in the same places.

@@ -72,6 +72,7 @@ class GreedyActor:
             if white is not None:
                 product = white.reshape(-1, k).dot(vectors[0]).reshape(len(blocks), k)
         elif len(self._in_order) == 1:  # dense
+            vectors = np.broadcast_to(vectors, (len(blocks), k))
             dots = parameters[:, 0].dot(vectors.T).ravel()
             if white is not None:
                 product = vectors.dot(white[0].T)
