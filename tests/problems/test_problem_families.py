@@ -114,7 +114,7 @@ def test_slippery_grid_by_hand() -> None:
     for slip in (-0.1, 1.0, "no"):
         with pytest.raises(ValueError, match="slip"):
             problems.slippery_grid(slip=slip)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="horizon is too short to reach the goal.*got 7"):
+    with pytest.raises(ValueError, match=r"horizon is too short to reach the goal.*got 7"):
         problems.slippery_grid(5, 0.0, 7)
 
 
@@ -170,7 +170,7 @@ def test_aggregated_deep_sea_is_deep_sea_with_fewer_features() -> None:
     assert exact.spec.well_specified
     np.testing.assert_array_equal(exact.features.blocks, plain.features.blocks)
     assert exact.spec.radius == plain.spec.radius
-    with pytest.raises(ValueError, match="group .*got 0"):
+    with pytest.raises(ValueError, match=r"group .*got 0"):
         problems.aggregated_deep_sea(group=0)
 
 

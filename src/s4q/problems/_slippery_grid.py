@@ -13,8 +13,8 @@ def slippery_grid(size: int = 10, slip: float = 0.2, horizon: int = 40) -> Finit
     """Walk from one corner of a square grid to the opposite one, on slippery ground.
 
     Actions 0 to 3 move up, right, down and left. A move goes to its left or its right with probability slip/2 each. A
-    move off the grid stays. Entering the goal pays 1 and ends the episode; nothing else pays. State row * size + column;
-    start: state 0, the upper left corner. One-hot features. An episode pays at most once: value bound 1.
+    move off the grid stays. Entering the goal pays 1 and ends the episode; nothing else pays. A state is row * size +
+    column. Start: state 0, the upper left corner. One-hot features. An episode pays at most once: value bound 1.
 
     Args:
         size: Rows, and columns, of the grid.
