@@ -16,7 +16,7 @@ LAYERS = [
     {"agent", "stream"},
     {"theory"},
     {"running"},
-    {"certificates"},
+    {"certificates", "baselines"},
     {"learners", "collectors"},
     {"problems"},
     {"features"},

@@ -15,6 +15,7 @@ mdp = s4q.problems.chain()
 collector: Collector = CountCollector(mdp)
 collectors: list[type[Collector]] = [BatchCollector, CountCollector, EpisodeCollector, GymCollector, VectorCollector]
 learners: list[Learner] = [s4q.S4Q(mdp), s4q.S3Q(mdp, s4q.UniformPolicy(2))]
+learners += [s4q.baselines.UCBVI(mdp), s4q.baselines.PSRL(mdp)]
 features: FeatureMap = mdp.features
 mixture = s4q.Mixture([s4q.UniformPolicy(2)], np.ones(1))
 regress = Regress(0, 9, mixture, None, n_episodes=5)

@@ -1,6 +1,6 @@
 """s4q: exploration with linear features, a regret guarantee, and memory that does not grow with episodes."""
 
-from s4q import collectors, features, problems, theory
+from s4q import baselines, collectors, features, problems, theory
 from s4q.agent import Agent, Evaluation
 from s4q.certificates.certifier import Certificate, certify
 from s4q.core.blocks import Phi
@@ -75,6 +75,7 @@ __all__ = [
     "TensorBoard",
     "UniformPolicy",
     "Visits",
+    "baselines",
     "certify",
     "collectors",
     "features",

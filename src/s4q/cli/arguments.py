@@ -22,7 +22,12 @@ BUILDERS: dict[str, Callable[..., FiniteMDP]] = {
     "river_swim": problems.river_swim,
     "chain": problems.chain,
     "deep_sea": problems.deep_sea,
+    "aggregated_deep_sea": problems.aggregated_deep_sea,
     "combination_lock": problems.combination_lock,
+    "stochastic_lock": problems.stochastic_lock,
+    "dense_random": problems.dense_random,
+    "slippery_grid": problems.slippery_grid,
+    "four_rooms": problems.four_rooms,
 }
 
 
