@@ -96,8 +96,8 @@ def _choose_large(rng: np.random.Generator, counts: IntArray, take: IntArray) ->
         kept = rng.binomial(urn, (want / urn.sum(axis=1))[:, None])
         surplus = kept.sum(axis=1) - want
         over = (surplus > 0)[:, None]
-        mend = choose(rng, np.where(over, kept, urn - kept), np.abs(surplus))
-        part[many] = kept + np.where(over, -mend, mend)
+        correction = choose(rng, np.where(over, kept, urn - kept), np.abs(surplus))
+        part[many] = kept + np.where(over, -correction, correction)
     return part
 
 

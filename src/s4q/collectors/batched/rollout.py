@@ -70,7 +70,7 @@ class Rollout:
         self._slack = _REWARD_SLACK * max(abs(spec.reward_min), abs(spec.reward_max), 1.0)
 
     def steps(
-        self, rng: Any, groups: list[Group], last: int, look_after: bool, sample_from: int = 0
+        self, rng: Any, groups: list[Group], last: int, needs_next: bool, sample_from: int = 0
     ) -> Iterator[LevelStep]:
         """Up to `last` steps of each episode, all episodes side by side.
 
@@ -78,7 +78,7 @@ class Rollout:
             rng: Generator of the engine's module.
             groups: Which episodes play which policy.
             last: Number of steps after which an episode is left.
-            look_after: True if the states after the last step are needed too.
+            needs_next: True if the states after the last step are needed too.
             sample_from: The first level whose sample is wanted.
         """
         xp, backend = self._arrays.xp, self._backend
@@ -93,7 +93,7 @@ class Rollout:
             going = xp.nonzero(~ended)[0]
             if going.shape[0] < rows.shape[0]:
                 states = xp.take(states, going, axis=0)
-            seen = going.shape[0] > 0 and (h + 1 < last or look_after)
+            seen = going.shape[0] > 0 and (h + 1 < last or needs_next)
             # Pooled steps are samples for every level, so the last one has an "after" too.
             batch = backend.batch(min(h + 1, self._spec.horizon - 1), states) if seen else None
             yield LevelStep(h, rows, sample, best, rewards, ended, going, batch)

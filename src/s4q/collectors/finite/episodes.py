@@ -15,7 +15,7 @@ from s4q.collectors.sharding import address
 from s4q.collectors.stepping.episode import Episode
 from s4q.collectors.stepping.stepping_collector import SteppingCollector
 from s4q.collectors.stepping.sums import EpisodeSums
-from s4q.core.identity_cache import Memo
+from s4q.core.identity_cache import IdentityCache
 from s4q.core.messages import Policy
 from s4q.problems import FiniteMDP
 
@@ -46,7 +46,7 @@ class EpisodeCollector(SteppingCollector):
         self._start: list[float] = cumulative(mdp.start).tolist()
         self._terminal: list[bool] = mdp.terminal.tolist()
         self._pairs: dict[tuple[int, int, int], tuple[list[float], list[float]]] = {}  # filled as pairs are visited
-        self._actions: Memo[Policy, list[Any]] = Memo(self._action_lists, size=256)
+        self._actions: IdentityCache[Policy, list[Any]] = IdentityCache(self._action_lists, size=256)
 
     def _play(self, sums: EpisodeSums[Any], episodes: range) -> list[Episode]:
         """An episode has a number for its policy, one for its start, and three a level: action, reward, next state."""

@@ -17,7 +17,7 @@ from s4q.collectors.stepping.greedy_actor import Actor, actor_of
 from s4q.collectors.stepping.step_features import EpisodeAddress, Featurizer
 from s4q.collectors.stepping.sums import EpisodeSums, RegressSums, ReturnSums, VisitSums
 from s4q.core.blocks import Array
-from s4q.core.identity_cache import Memo
+from s4q.core.identity_cache import IdentityCache
 from s4q.core.messages import (
     A,
     Evaluate,
@@ -111,7 +111,7 @@ class EpisodePlayers:
         self._seed = seed
         self._facts = facts
         self._featurizer = Featurizer(features, spec, discrete=facts is not None and facts.numbers is not None)
-        self._actors: Memo[Policy, Actor] = Memo(actor_of, size=256)
+        self._actors: IdentityCache[Policy, Actor] = IdentityCache(actor_of, size=256)
 
     def play(
         self, sums: EpisodeSums[Any], episodes: range, step: Callable[[list[EpisodePlayer]], None]
