@@ -168,7 +168,7 @@ class Explore(Asks["Visits"]):
         return threshold - ROUNDING * min(threshold, 1.0)
 
     def crossed(self, progress: ArrayLike, n_episodes: int) -> bool:
-        """Has some level reached the threshold, `n_episodes` (earlier parts included) into the phase?"""
+        """True if some level has reached the threshold after `n_episodes` of the phase (earlier parts included)."""
         return bool(np.max(progress) >= self.threshold_at(n_episodes))  # [Alg2:NewPolicyTrigger]
 
 

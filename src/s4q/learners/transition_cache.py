@@ -192,7 +192,10 @@ class _StepTable:
 
 
 def _digests(steps: Transitions) -> NDArray[np.bytes_]:
-    """(n,): a digest of the bytes of each step, its weight apart. All are equally long: trailing zeros mislead none."""
+    """(n,): a digest of the bytes of each step without its weight.
+
+    numpy cuts trailing zeros off a digest. All digests have one length, so no two of them become equal by that.
+    """
     n = len(steps.weights)
     rows: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
     if n:

@@ -1,7 +1,8 @@
 """EpisodeCollector: a FiniteMDP played one episode at a time, the plain reference for all other collectors.
 
 Tests and users who doubt a faster collector make it; `run` calls it. It looks every draw up in a cumulative table and
-leaves shards and sums to SteppingCollector. It must not draw anything that its episodes' numbers do not decide.
+leaves shards and sums to SteppingCollector. The draws of an episode must depend on nothing but the seed, the request
+and the number of the episode.
 """
 
 from bisect import bisect_right
@@ -27,7 +28,7 @@ class EpisodeCollector(SteppingCollector):
     """Answers requests about a FiniteMDP by playing it, one episode after the other.
 
     Args:
-        mdp: the problem. Its exact values are what makes regret exact.
+        mdp: The problem. Its exact values make regret exact.
         seed: Seed of all random numbers. 0 by default; None draws one and keeps it in `seed`.
 
     >>> import s4q

@@ -58,14 +58,14 @@ class EpisodePlayer:
     """Chooses the actions of one episode, and remembers it until it is over.
 
     Args:
-        address: which episode it is, for messages.
-        spec: sizes, horizon and reward range.
-        featurizer: computes the features of each observation.
-        which: the number of its policy in the mixture.
-        actor: chooses the actions of that policy.
-        draws: the random numbers of the episode.
-        last: how many steps the episode takes unless the environment ends it.
-        needs_next: are the features after the last step needed?
+        address: Names the episode in error messages.
+        spec: Sizes, horizon and reward range of the problem.
+        featurizer: Computes the features of each observation.
+        which: The number of its policy in the mixture.
+        actor: Chooses the actions of that policy.
+        draws: The random numbers of the episode.
+        last: The number of steps that the episode takes unless the environment ends it.
+        needs_next: True if the features after the last step are needed.
     """
 
     def __init__(

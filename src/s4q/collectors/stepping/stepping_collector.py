@@ -51,10 +51,10 @@ class SteppingCollector(ShardedCollector):
     """Answers requests by playing their episodes one by one; subclasses say how a few of them are played.
 
     Args:
-        spec: sizes, horizon and reward range of the problem.
-        seed: of all random numbers; None draws one.
-        at_once: how many episodes are played side by side.
-        reset_early: leave a regression episode after the level that is fitted.
+        spec: Sizes, horizon and reward range of the problem.
+        seed: Seed of all random numbers. None draws one and keeps it in `seed`.
+        at_once: The number of episodes that are played side by side. 1 by default.
+        reset_early: True (default) if a regression episode is left after the level that is fitted.
     """
 
     def __init__(self, spec: Spec, seed: int | None, *, at_once: int = 1, reset_early: bool = True) -> None:
@@ -98,11 +98,12 @@ class EpisodePlayers:
     """Makes the player of each episode: its random numbers, its policy and its features.
 
     Args:
-        name: of the environment, for messages.
-        features: map from observations to features.
-        spec: sizes, horizon and reward range.
-        seed: of all random numbers.
-        facts: of the environment; None: there is none that takes a seed or declares its observations.
+        name: The name of the environment in error messages.
+        features: The map from observations to features.
+        spec: Sizes, horizon and reward range of the problem.
+        seed: Seed of all random numbers.
+        facts: What is known of the environment. None (default) means that no environment takes a seed or declares its
+            observations.
     """
 
     def __init__(self, name: str, features: FeatureMap, spec: Spec, seed: int, facts: EnvFacts | None = None) -> None:
