@@ -31,6 +31,7 @@ from s4q.core.messages import (
     Transitions,
     Visits,
 )
+from s4q.core.spec import require_spec, require_spec_fits
 from s4q.core.validation import drawn_seed, require_count
 from s4q.features import TableFeatures
 from s4q.problems import FiniteMDP
@@ -78,12 +79,8 @@ class BatchCollector(ShardedCollector):
         arrays: Arrays | None = None,
     ) -> None:
         _require_simulator(env)
-        if not isinstance(spec, Spec):
-            raise ValueError(f"spec must be a Spec (Spec.of makes one); got {type(spec).__name__}")
-        for name in ("n_actions", "n_blocks", "block_dim"):
-            mine, theirs = getattr(spec, name), getattr(features, name, None)
-            if mine != theirs:
-                raise ValueError(f"features and spec must be made for one problem, but {name} is {theirs} and {mine}")
+        require_spec(spec)
+        require_spec_fits(features, spec)
         require_count("batch_size", batch_size, "the number of episodes played side by side")
         self.env, self.spec, self.seed = env, spec, drawn_seed(seed)
         self._batch_size = batch_size

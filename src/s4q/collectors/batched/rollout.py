@@ -17,8 +17,6 @@ from s4q.core.messages import Spec
 from s4q.core.policies import Policy
 from s4q.core.validation import require_probabilities, require_shape
 
-_REWARD_SLACK = 1e-6  # of the range: rewards in single precision are not outside of it
-
 
 class BatchedEnv(Protocol):
     """A simulator of many episodes at once, without memory: states go in and come out.
@@ -67,7 +65,7 @@ class Rollout:
 
     def __init__(self, env: BatchedEnv, backend: FeatureBackend, spec: Spec, arrays: Arrays) -> None:
         self._env, self._backend, self._spec, self._arrays = env, backend, spec, arrays
-        self._slack = _REWARD_SLACK * max(abs(spec.reward_min), abs(spec.reward_max), 1.0)
+        self._slack = spec.reward_slack
 
     def steps(
         self, rng: Any, groups: list[Group], last: int, needs_next: bool, sample_from: int = 0

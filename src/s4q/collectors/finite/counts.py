@@ -32,7 +32,7 @@ from s4q.core.messages import (
     Transitions,
     Visits,
 )
-from s4q.core.validation import drawn_seed
+from s4q.core.validation import drawn_seed, require_kind
 from s4q.problems import FiniteMDP
 
 
@@ -53,8 +53,7 @@ class CountCollector(ShardedCollector):
     """
 
     def __init__(self, mdp: FiniteMDP, seed: int | None = 0) -> None:
-        if not isinstance(mdp, FiniteMDP):
-            raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
+        require_kind("mdp", mdp, FiniteMDP)
         self.mdp, self.spec, self.seed = mdp, mdp.spec, drawn_seed(seed)
         self._model = CountModel(mdp)
         self._norms: IdentityCache[Array, Array] = IdentityCache(mdp.features.norms_sq, size=2)

@@ -18,6 +18,7 @@ from s4q.collectors.stepping.stepping_collector import SteppingCollector
 from s4q.collectors.stepping.sums import EpisodeSums
 from s4q.core.identity_cache import IdentityCache
 from s4q.core.messages import Policy
+from s4q.core.validation import require_kind
 from s4q.problems import FiniteMDP
 
 _AT_ONCE = 64  # episodes that are drawn together; the numbers of an episode do not depend on it
@@ -40,8 +41,7 @@ class EpisodeCollector(SteppingCollector):
     """
 
     def __init__(self, mdp: FiniteMDP, seed: int | None = 0) -> None:
-        if not isinstance(mdp, FiniteMDP):
-            raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
+        require_kind("mdp", mdp, FiniteMDP)
         super().__init__(mdp.spec, seed, at_once=_AT_ONCE)
         self.mdp = mdp
         self._start: list[float] = cumulative(mdp.start).tolist()

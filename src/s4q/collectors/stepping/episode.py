@@ -15,8 +15,6 @@ from s4q.collectors.stepping.step_features import EpisodeAddress, Featurizer, St
 from s4q.core.blocks import Array, IntArray
 from s4q.core.messages import Spec
 
-_REWARD_SLACK = 1e-6  # of the range: rewards in single precision are not outside of it
-
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -89,7 +87,7 @@ class EpisodePlayer:
         self._ended = False
         self._which = which
         self._horizon = spec.horizon
-        self._low, self._high = spec.reward_min, spec.reward_max
+        self._low, self._high, self._slack = spec.reward_min, spec.reward_max, spec.reward_slack
         self._featurizer, self._actor = featurizer, actor
         self._last, self._needs_next = last, needs_next
 
@@ -135,8 +133,7 @@ class EpisodePlayer:
 
     def _clipped(self, value: float, step: int) -> float:
         """A reward outside of the declared range: clipped where rounding may be the cause, else refused."""
-        low, high = self._low, self._high
-        slack = _REWARD_SLACK * max(abs(low), abs(high), 1.0)
+        low, high, slack = self._low, self._high, self._slack
         if low - slack <= value <= high + slack:
             return min(max(value, low), high)
         if value != value or value in (float("inf"), float("-inf")):

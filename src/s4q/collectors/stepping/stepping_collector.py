@@ -32,6 +32,7 @@ from s4q.core.messages import (
     Spec,
     Visits,
 )
+from s4q.core.spec import require_spec
 from s4q.core.validation import drawn_seed
 
 _BUFFER = 2**22  # numbers held for one shard at most: 32 MB
@@ -58,8 +59,7 @@ class SteppingCollector(ShardedCollector):
     """
 
     def __init__(self, spec: Spec, seed: int | None, *, at_once: int = 1, reset_early: bool = True) -> None:
-        if not isinstance(spec, Spec):
-            raise ValueError(f"spec must be a Spec (Spec.of makes one); got {type(spec).__name__}")
+        require_spec(spec)
         self.spec = spec
         self.seed = drawn_seed(seed)
         self._at_once = at_once
