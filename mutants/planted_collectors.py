@@ -425,7 +425,12 @@ COLLECTORS = [
         "return part",
         ("test_draws.py",),
     ),
-    Fault("draws.py", "part[many] = kept + np.where(over, -mend, mend)", "part[many] = kept", ("test_draws.py",)),
+    Fault(
+        "draws.py",
+        "part[many] = kept + np.where(over, -correction, correction)",
+        "part[many] = kept",
+        ("test_draws.py",),
+    ),
     Fault("draws.py", "rest = rest - here", "rest = rest", ("test_draws.py",)),
     Fault("draws.py", "(below <= ball[:, None])", "(below < ball[:, None])", ("test_draws.py",)),
     Fault(
@@ -448,7 +453,7 @@ COLLECTORS = [
     ),
     Fault(
         "rollout.py",
-        "seen = going.shape[0] > 0 and (h + 1 < last or look_after)",
+        "seen = going.shape[0] > 0 and (h + 1 < last or needs_next)",
         "seen = going.shape[0] > 0 and h + 1 < last",
         ("test_literal_player.py",),
     ),

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import s4q
+
 SOURCE = Path(__file__).parent.parent / "src" / "s4q"
 
 # A folder (or file) may import itself and those on lines below its own; those on one line do not see each other.
@@ -83,9 +85,35 @@ def test_nothing_touches_global_randomness_or_pickle() -> None:
             assert word not in text.replace("np.random.random_", ""), f"{path.name} uses {word}"
 
 
+def printed(code: str) -> str:
+    """What a fresh interpreter prints."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def test_the_import_is_light() -> None:
     """`import s4q` takes time in every script and worker, so what only some of it needs comes later."""
-    heavy = "('rich', 'typer', 'scipy', 'gymnasium', 'matplotlib')"
-    code = f"import s4q, sys; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    heavy = "('rich', 'typer', 'scipy', 'gymnasium', 'matplotlib', 's4q.theory')"
+    assert printed(f"import s4q, sys; print([name for name in {heavy} if name in sys.modules])") == "[]"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import s4q; print(s4q.theory.effective_dim.__name__)",
+        "from s4q import theory; print(theory.effective_dim.__name__)",
+        "from s4q.theory import effective_dim; print(effective_dim.__name__)",
+        "from s4q import *; print(theory.effective_dim.__name__)",
+    ],
+)
+def test_theory_is_imported_when_it_is_used(code: str) -> None:
+    assert printed(code) == "effective_dim"
+
+
+def test_theory_is_listed_before_it_is_imported() -> None:
+    code = "import s4q, sys; print({*s4q.__all__} <= {*dir(s4q)}, 'theory' in dir(s4q), 's4q.theory' in sys.modules)"
+    assert printed(code) == "True True False"
+
+
+def test_a_wrong_name_is_refused_as_in_any_module() -> None:
+    with pytest.raises(AttributeError, match="module 's4q' has no attribute 'theorie'"):
+        _ = s4q.theorie  # type: ignore[attr-defined]

@@ -1,6 +1,10 @@
 """s4q: exploration with linear features, a regret guarantee, and memory that does not grow with episodes."""
 
-from s4q import baselines, collectors, features, problems, theory
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from s4q import baselines, collectors, features, problems
 from s4q.agent import Agent, Evaluation
 from s4q.certificates.certifier import Certificate, certify
 from s4q.core.blocks import Phi
@@ -37,6 +41,21 @@ from s4q.running.checkpoint import Autosave, Checkpoint, load, save
 from s4q.running.logs import JsonLines, TensorBoard
 from s4q.running.loop import run
 from s4q.stream import Stream
+
+if TYPE_CHECKING:
+    from s4q import theory
+else:  # a type checker that saw this would accept any name
+
+    def __getattr__(name: str) -> ModuleType:
+        """Import `s4q.theory` when it is first used, since most programs never use it."""
+        if name == "theory":
+            return import_module("s4q.theory")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "theory"})
+
 
 __all__ = [
     "S3Q",

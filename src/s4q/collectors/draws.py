@@ -69,7 +69,7 @@ def choose(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArr
 
 
 def _choose_small(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:
-    """Urn after urn, or for many urns of few colours colour after colour, by the univariate law."""
+    """Loop over rows; over outcomes when rows outnumber them."""
     part = np.zeros_like(counts)
     if len(counts) <= counts.shape[1]:
         for row, (urn, m) in enumerate(zip(counts, take.tolist(), strict=True)):
@@ -86,7 +86,7 @@ def _choose_small(rng: np.random.Generator, counts: IntArray, take: IntArray) ->
 
 
 def _choose_large(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:
-    """Keep each ball with probability take/total, then mend the surplus by the same rule: it shrinks like a root."""
+    """Keep each ball with probability take/total, then correct the number kept: it is off by about sqrt(take) only."""
     part = np.zeros_like(counts)
     few = take <= _ONE_BY_ONE
     part[few] = _choose_one_by_one(rng, counts[few], take[few])
@@ -96,8 +96,8 @@ def _choose_large(rng: np.random.Generator, counts: IntArray, take: IntArray) ->
         kept = rng.binomial(urn, (want / urn.sum(axis=1))[:, None])
         surplus = kept.sum(axis=1) - want
         over = (surplus > 0)[:, None]
-        mend = choose(rng, np.where(over, kept, urn - kept), np.abs(surplus))
-        part[many] = kept + np.where(over, -mend, mend)
+        correction = choose(rng, np.where(over, kept, urn - kept), np.abs(surplus))
+        part[many] = kept + np.where(over, -correction, correction)
     return part
 
 

@@ -13,7 +13,7 @@ run code that a file brings along. Beside the plain types, a field may be
     NotSaved[X]                    a field that has its default again after reading
 
 A small letter means one size within an object. A capital letter is a size of the problem: one in the whole file.
-An object is made without `__init__`. It then checks itself in `check_restored` or, for want of it, `__post_init__`.
+An object is made without `__init__`. It then checks itself in `check_restored` or, if it has none, `__post_init__`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Memo: results of a function of an object, remembered by the object's identity."""
+"""IdentityCache: results of a function of an object, remembered by the object's identity."""
 
 import weakref
 from collections import OrderedDict
@@ -10,16 +10,16 @@ Result = TypeVar("Result")
 
 
 @final
-class Memo(Generic[Key, Result]):
+class IdentityCache(Generic[Key, Result]):
     """Calls the function once per object, for the last `size` objects. Works for objects that cannot be hashed.
 
     An object is not kept alive for its result's sake (unless the result holds it, or it takes no weak references):
     policies are large, and memory must not grow with them.
 
     >>> calls = []
-    >>> memo = Memo(lambda x: calls.append(x) or len(x), size=8)
+    >>> cache = IdentityCache(lambda x: calls.append(x) or len(x), size=8)
     >>> word = ["a", "b"]
-    >>> memo(word), memo(word), len(calls)
+    >>> cache(word), cache(word), len(calls)
     (2, 2, 1)
     """
 

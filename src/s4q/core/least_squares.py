@@ -42,9 +42,7 @@ class Moments:
     moment_sq: Annotated[Array, "B K"]  # sum of phi y^2
     sum_y2: float  # sum of y^2
     n: int  # number of samples
-    known: NotSaved[Factors | None] = field(
-        default=None, repr=False
-    )  # of the Gram matrix, shared by whoever shares that
+    known: NotSaved[Factors | None] = field(default=None, repr=False)  # cached factors of `gram`
 
     @classmethod
     def zeros(cls, n_blocks: int, block_dim: int) -> "Moments":

@@ -24,7 +24,7 @@ from s4q.core.optimism import QLevel
 from s4q.core.policies import Mixture, Policy, UniformPolicy, require_policy
 from s4q.core.spec import Spec
 from s4q.core.transitions import Transitions
-from s4q.core.validation import frozen_array, require_count, require_finite, require_shape
+from s4q.core.validation import frozen_array, require_count, require_finite, require_kind, require_shape
 
 MOST_STEPS = 4 * 10**18  # of one run: counts are int64, which holds twice as many
 
@@ -58,7 +58,10 @@ __all__ = [
 class FeatureMap(Protocol):
     """Features of a batch of states at level h, for every action; each vector has norm at most 1.
 
-    A map whose features do not depend on h may say so with `stationary = True`.
+    Collectors read three more attributes where a map has them. `stationary = True` says that the features do not depend
+    on h. `validates_output = True` says that the map checks norms and blocks itself, so a collector need not check them
+    again. `same_for_all_actions = True` says that the vector of a state is the same for every action and only the
+    block differs, so collectors use the vector of action 0.
     """
 
     @property
@@ -107,9 +110,7 @@ class Regress(Asks["Regression"]):
     def __post_init__(self) -> None:
         _check_request(self.id, self.n_episodes, self.done)
         require_count("level", self.level, "the level whose steps are samples", at_least=0)
-        if not isinstance(self.mixture, Mixture):
-            got = type(self.mixture).__name__
-            raise ValueError(f"mixture must be a Mixture, as Mixture([policy], [1.0]) for one policy; got {got}")
+        require_kind("mixture", self.mixture, Mixture, ", as Mixture([policy], [1.0]) for one policy")
         if not (self.target is None or isinstance(self.target, QLevel)):
             got = type(self.target).__name__
             raise ValueError(f"target must be the QLevel of level + 1 (`q.levels[level + 1]`), or None; got {got}")
@@ -174,7 +175,7 @@ class Explore(Asks["Visits"]):
         return threshold - ROUNDING * min(threshold, 1.0)
 
     def crossed(self, progress: ArrayLike, n_episodes: int) -> bool:
-        """Has some level reached the threshold, `n_episodes` (earlier parts included) into the phase?"""
+        """True if some level has reached the threshold after `n_episodes` of the phase (earlier parts included)."""
         return bool(np.max(progress) >= self.threshold_at(n_episodes))  # [Alg2:NewPolicyTrigger]
 
 
@@ -253,8 +254,8 @@ class Visits:
             self.progress + other.progress,
             self.n_episodes + other.n_episodes,
             self.return_sum + other.return_sum,
-            _both(self.return_sum_sq, other.return_sum_sq),
-            _both(self.start_value_sum, other.start_value_sum),
+            sum_if_known(self.return_sum_sq, other.return_sum_sq),
+            sum_if_known(self.start_value_sum, other.start_value_sum),
             self.n_steps + other.n_steps,
             Transitions.concatenate(kept) if kept else None,
         )
@@ -279,13 +280,14 @@ class Returns:
         return Returns(
             self.n_episodes + other.n_episodes,
             self.return_sum + other.return_sum,
-            _both(self.return_sum_sq, other.return_sum_sq),
-            _both(self.start_value_sum, other.start_value_sum),
+            sum_if_known(self.return_sum_sq, other.return_sum_sq),
+            sum_if_known(self.start_value_sum, other.start_value_sum),
             self.n_steps + other.n_steps,
         )
 
 
-def _both(a: float | None, b: float | None) -> float | None:
+def sum_if_known(a: float | None, b: float | None) -> float | None:
+    """a + b, or None where one of them is not known."""
     return None if a is None or b is None else a + b
 
 

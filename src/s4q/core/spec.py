@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.validation import finite_array, require_count, require_finite, require_flag, require_positive
+from s4q.core.validation import (
+    finite_array,
+    require_count,
+    require_finite,
+    require_flag,
+    require_kind,
+    require_positive,
+)
 
 
 class Sized(Protocol):
@@ -149,6 +156,11 @@ class Spec:
         """(H, n_blocks, k)"""
         return (self.horizon, self.n_blocks, self.block_dim)
 
+    @property
+    def reward_slack(self) -> float:
+        """How far rounding may put a reward outside of the range: rewards in single precision are accepted."""
+        return 1e-6 * max(abs(self.reward_min), abs(self.reward_max), 1.0)
+
     def half_range(self, h: int) -> float:
         """s_h: half the range of a regression target r + V(s') at level h."""
         return (self.reward_max - self.reward_min + self.next_bound(h)) / 2
@@ -194,6 +206,19 @@ def require_map(features: object) -> None:
             "features must be a feature map, callable with (h, states), with n_actions, n_blocks and block_dim; "
             f"{shown.__name__} lacks {lacks}; see features.FunctionFeatures"
         )
+
+
+def require_spec(spec: object) -> None:
+    """A Spec, and not the problem or the environment it belongs to."""
+    require_kind("spec", spec, Spec, " (Spec.of makes one)")
+
+
+def require_spec_fits(features: object, spec: Spec) -> None:
+    """Features and spec must have the same sizes."""
+    for name in ("n_actions", "n_blocks", "block_dim"):
+        mine, theirs = getattr(spec, name), getattr(features, name, None)
+        if mine != theirs:
+            raise ValueError(f"features and spec must be made for one problem, but {name} is {theirs} and {mine}")
 
 
 def checked_range(reward_range: object, may_end: bool) -> tuple[float, float]:

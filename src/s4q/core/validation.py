@@ -62,6 +62,12 @@ def require_shape(name: str, array: NDArray[Any], shape: tuple[int | None, ...],
         raise ValueError(f"{name} must have shape {meaning} = {want}; got {array.shape}")
 
 
+def require_kind(name: str, value: object, kind: type, advice: str = "") -> None:
+    """`value` must be of this class; `advice` goes on after the name of the class."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be a {kind.__name__}{advice}; got {type(value).__name__}")
+
+
 def require_positive(name: str, value: float, meaning: str) -> None:
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not (number and np.isfinite(value) and value > 0):

@@ -1,1 +1,4 @@
-"""S3Q (Algorithm 1), S4Q (Algorithm 2) and what they need. A learner sees numbers only: no environment, no dice."""
+"""S3Q (Algorithm 1), S4Q (Algorithm 2) and what they need.
+
+A learner sees numbers only: no environment, no random draws.
+"""

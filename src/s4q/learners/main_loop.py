@@ -10,7 +10,7 @@ from s4q.core.blocks import Array
 from s4q.core.codec import Positive
 from s4q.core.factors import whitener
 from s4q.core.linear_q import LinearQ
-from s4q.core.messages import Explore, Returns, Visits
+from s4q.core.messages import Explore, Returns, Visits, sum_if_known
 from s4q.core.validation import require_finite, require_shape
 from s4q.learners.fit_record import FitRecord
 from s4q.learners.presets import Constants
@@ -113,8 +113,8 @@ class MainLoop:
         self.n_episodes += answer.n_episodes
         self.n_cached += 0 if answer.kept is None else min(request.keep, answer.n_episodes)
         self.return_sum += answer.return_sum
-        self.return_sum_sq = _plus(self.return_sum_sq, answer.return_sum_sq)
-        self.start_value_sum = _plus(self.start_value_sum, answer.start_value_sum)
+        self.return_sum_sq = sum_if_known(self.return_sum_sq, answer.return_sum_sq)
+        self.start_value_sum = sum_if_known(self.start_value_sum, answer.start_value_sum)
         return request.crossed(self.progress, self.n_episodes)
 
     def record(self) -> PhaseRecord:
@@ -138,7 +138,3 @@ class MainLoop:
         require_finite("answer.grams", answer.grams)
         require_finite("answer.progress", answer.progress)
         require_finite("answer.return_sum", np.asarray(answer.return_sum))
-
-
-def _plus(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a + b

@@ -50,15 +50,20 @@ class S4Q:
         problem: A Spec, or anything with `.spec`, such as a FiniteMDP.
         preset: "practical" (few episodes, no proof), "realisable" (optimistic when the features are exact), "tight"
             or "paper" (Theorem 1).
-        delta: Failure probability.
-        ridge: One number, or one per level.
-        bonus_width: One number, or one per level. With "practical" it multiplies the standard error; else it is the
-            width itself.
-        trigger: A number, or (a, b) for a + b log n after n episodes.
-        c_replay: S3Q plays c_replay H m episodes, where m trajectories are not in the cache.
-        epochs: "single" for one epoch per call of S3Q, "doubling" for the paper's.
+        delta: Probability with which a guarantee of the preset may fail. 0.05 by default.
+        ridge: Added to the diagonal of every Gram matrix: one number, or one per level. None (default) means the
+            preset's.
+        bonus_width: Size of the bonus: one number, or one per level. With "practical" it multiplies the standard
+            error; else it is the width itself. None (default) means the preset's.
+        trigger: When a phase ends: once some direction has this much new data. A number, or (a, b) for a + b log n
+            after n episodes of the phase. None (default) means the preset's.
+        c_replay: Episodes that a new policy replays, for each level and each past episode that is not in the cache.
+            None (default) means the preset's.
+        epochs: "single" for one epoch per call of S3Q, "doubling" for the paper's. None (default) means the preset's.
         bonus_from: "previous" for the covariance of the phase before, "own" for the Gram matrix of the fit itself.
-        max_episodes: Makes the constants for at least so many episodes.
+            None (default) means the preset's.
+        max_episodes: Ridge and bonus are computed for at least this many episodes. None (default) means the preset's
+            rule: for the episodes played so far. "practical" does not use this number.
         cache_episodes: Keeps the transitions of that many first episodes of exploration. Their policies are never
             replayed. 0 is the paper. A cache that never fills is LSVI-UCB with rare switching.
         cache_bytes: The same as a number of bytes. "practical" takes 64 MiB if neither is given.

@@ -47,16 +47,16 @@ class TransitionCache:
     max_episodes: int
     pool: bool
     n_episodes: int = 0
-    _shelves: list["_Shelf"] = field(init=False)
+    _tables: list["_StepTable"] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._shelves = [_Shelf() for _ in range(1 if self.pool else self.spec.horizon)]
+        self._tables = [_StepTable() for _ in range(1 if self.pool else self.spec.horizon)]
 
     def check_restored(self) -> None:
         """Steps read from a file must be of this problem, and fit."""
-        if self.room < 0 or len(self._shelves) != (1 if self.pool else self.spec.horizon):
+        if self.room < 0 or len(self._tables) != (1 if self.pool else self.spec.horizon):
             raise ValueError(f"a cache of {self.max_episodes} episodes cannot hold {self.n_episodes} in this form")
-        for steps in (shelf.steps for shelf in self._shelves if shelf.steps is not None):
+        for steps in (table.steps for table in self._tables if table.steps is not None):
             if max(steps.blocks.max(initial=0), steps.next_blocks.max(initial=0)) >= self.spec.n_blocks:
                 raise ValueError(f"blocks of cached steps must lie in 0..{self.spec.n_blocks - 1}")
 
@@ -68,20 +68,20 @@ class TransitionCache:
     @property
     def nbytes(self) -> int:
         """Bytes held by steps, the index of equal ones and room for the norms of their features included."""
-        return sum(shelf.nbytes for shelf in self._shelves)
+        return sum(table.nbytes for table in self._tables)
 
     @property
     def gram_nbytes(self) -> int:
         """Bytes set aside for Gram matrices and their factors, which do not grow with the steps."""
         each = 3 if self.pool and self.spec.block_dim > 1 else 1  # with whitener and eigenvectors
-        return each * len(self._shelves) * 8 * int(np.prod(self.spec.gram_shape)) if self.n_episodes else 0
+        return each * len(self._tables) * 8 * int(np.prod(self.spec.gram_shape)) if self.n_episodes else 0
 
     def add(self, kept: Transitions, n_episodes: int) -> None:
         """Keep the steps of n episodes."""
         if n_episodes > self.room:
             raise ValueError(f"the cache has room for {self.room} episodes; got {n_episodes}")
         self.n_episodes += n_episodes
-        for h, shelf in enumerate(self._shelves):
+        for h, table in enumerate(self._tables):
             rows = slice(None) if self.pool else kept.levels == h
             # One dtype a column, so that equal steps have equal bytes whoever made them.
             columns: dict[str, NDArray[Any]] = {
@@ -89,25 +89,25 @@ class TransitionCache:
             }
             if self.pool:
                 columns["levels"] = np.zeros_like(columns["levels"])
-            shelf.add(Transitions(**{name: column[rows] for name, column in columns.items()}))
+            table.add(Transitions(**{name: column[rows] for name, column in columns.items()}))
 
     def moments(self, level: int, target: QLevel | None) -> Moments:
         """The sums a fit of `level` needs, with the target at hand."""
-        shelf = self._shelf(level)
-        if shelf.steps is None:
+        table = self._table(level)
+        if table.steps is None:
             return Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
         # With pooled steps and one metric for all levels, none of this changes from level to level.
         metric = None if target is None or not self.pool else target.whitener
-        norm_sq = None if metric is None else shelf.norms_sq(metric)
-        gram, factors = shelf.gram(self.spec), shelf.factors(self.spec) if self.pool else None
-        return shelf.steps.moments(self.spec, level, target, gram, factors, norm_sq)
+        norm_sq = None if metric is None else table.norms_sq(metric)
+        gram, factors = table.gram(self.spec), table.factors(self.spec) if self.pool else None
+        return table.steps.moments(self.spec, level, target, gram, factors, norm_sq)
 
     def gram(self, level: int) -> Array:
         """sum of phi phi^T behind a fit of `level`, (n_blocks, k, k)."""
-        return self._shelf(level).gram(self.spec)
+        return self._table(level).gram(self.spec)
 
-    def _shelf(self, level: int) -> "_Shelf":
-        return self._shelves[0 if self.pool else level]
+    def _table(self, level: int) -> "_StepTable":
+        return self._tables[0 if self.pool else level]
 
 
 def bytes_per_step(spec: Spec) -> int:
@@ -120,7 +120,7 @@ def bytes_per_step(spec: Spec) -> int:
 
 @final
 @dataclass(eq=False, repr=False)
-class _Shelf:
+class _StepTable:
     """Steps without repetition, and what is known of them until more come."""
 
     steps: Transitions | None = None
@@ -192,7 +192,10 @@ class _Shelf:
 
 
 def _digests(steps: Transitions) -> NDArray[np.bytes_]:
-    """(n,): a digest of the bytes of each step, its weight apart. All are equally long: trailing zeros mislead none."""
+    """(n,): a digest of the bytes of each step without its weight.
+
+    numpy cuts trailing zeros off a digest. All digests have one length, so no two of them become equal by that.
+    """
     n = len(steps.weights)
     rows: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
     if n:

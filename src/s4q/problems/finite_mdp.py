@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array, BoolArray
-from s4q.core.identity_cache import Memo
+from s4q.core.identity_cache import IdentityCache
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import FeatureMap, Spec
 from s4q.core.policies import Mixture, Policy, UniformPolicy, require_policy
@@ -122,7 +122,9 @@ class FiniteMDP:
         self._check_value_bound()
         if self.spec.well_specified:
             self.spec = self._with_needed_radius()
-        self._tables: Memo[Policy, Array] = Memo(self._table_of, size=max(8, 2**26 // self.rewards.size // 8))
+        self._tables: IdentityCache[Policy, Array] = IdentityCache(
+            self._table_of, size=max(8, 2**26 // self.rewards.size // 8)
+        )
 
     @property
     def dim(self) -> int:

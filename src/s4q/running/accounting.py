@@ -1,7 +1,7 @@
-"""The accounting of a run: what it returns (Run) and how that is counted (Ledger).
+"""The accounting of a run: what it returns (Run) and how that is counted (Accounting).
 
-The loop charges every answer to the Ledger. Regret is exact, and charges every episode of every policy played. Nothing
-here plays episodes or tells a learner anything.
+The loop charges every answer to the Accounting. Regret is exact, and charges every episode of every policy played.
+Nothing here plays episodes or tells a learner anything.
 """
 
 import time
@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Literal, final
 
 from s4q.certificates.certifier import Certificate, Certified, Certifier, Phased, refusal
-from s4q.core.identity_cache import Memo
+from s4q.core.identity_cache import IdentityCache
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Collector, Evaluate, Explore, Policy, Regress, Request, Returns
 from s4q.learners.fit_record import add_answer
@@ -104,7 +104,7 @@ class Recorder:
 
 
 @final
-class Watch:
+class PhaseCertifier:
     """Certifies an S4Q phase by phase.
 
     A phase is closed when the next one has its policy, because until then its policy may still be evaluated.
@@ -149,7 +149,7 @@ class Watch:
 
 
 @final
-class Ledger:
+class Accounting:
     """Counts what a run costs, and goes on from the progress of an earlier one.
 
     Args:
@@ -168,10 +168,10 @@ class Ledger:
         self.evaluations = Evaluations(learner, before)
         self._recorder = None if before.record is None else Recorder(learner, before, self.evaluations)
         proved = self._recorder is not None and refusal(learner.constants) is None
-        self._watch = Watch(learner, self.evaluations, before.certified) if certify or proved else None
+        self._certifier = PhaseCertifier(learner, self.evaluations, before.certified) if certify or proved else None
         mdp = getattr(collector, "mdp", None)
         self._mdp: FiniteMDP | None = mdp if isinstance(mdp, FiniteMDP) else None
-        self._gap: Memo[Policy, float] = Memo(self._gap_of, size=4096)
+        self._gap: IdentityCache[Policy, float] = IdentityCache(self._gap_of, size=4096)
         self._cpu_start = time.process_time() - before.cpu_seconds
 
     def charge(self, request: Request, answer: Any) -> None:
@@ -184,8 +184,8 @@ class Ledger:
         else:
             now.request_episodes = answer.n_episodes + (now.request_episodes if request.done else 0)
             now.request_steps = answer.n_steps + (now.request_steps if request.done else 0)
-        if self._watch is not None:
-            self._watch.update()
+        if self._certifier is not None:
+            self._certifier.update()
         if isinstance(request, Explore):
             now.played, now.phase_played = now.played.with_answer(answer), now.phase_played.with_answer(answer)
         if self._recorder is not None:
@@ -208,7 +208,7 @@ class Ledger:
 
     def certified_gap(self) -> float:
         """The gap of the certificate so far."""
-        return inf if self._watch is None else self._watch.certificate().gap
+        return inf if self._certifier is None else self._certifier.certificate().gap
 
     def note(self) -> str:
         """The newest mean return, for a progress bar."""
@@ -243,13 +243,13 @@ class Ledger:
 
     def progress(self) -> Progress:
         """How far the run has come, for a checkpoint."""
-        recorder, watch = self._recorder, self._watch
+        recorder, certifier = self._recorder, self._certifier
         return replace(
             self._so_far,
             cpu_seconds=self._cpu_seconds(),
             record=None if recorder is None else tuple(recorder.phases),
             fits=() if recorder is None else tuple(recorder.fits),
-            certified=None if watch is None else watch.certified,
+            certified=None if certifier is None else certifier.certified,
             evaluation_episodes=self.evaluations.n_episodes,
             evaluations=dict(self.evaluations.by_phase),
         )
@@ -264,7 +264,7 @@ class Ledger:
             policy=self._learner.policy,
             q=self._learner.q,
             record=None if self._recorder is None else self._recorder.record(),
-            certificate=None if self._watch is None else self._watch.certificate(),
+            certificate=None if self._certifier is None else self._certifier.certificate(),
             resumed=self._resumed,
             name=self._so_far.name,
         )

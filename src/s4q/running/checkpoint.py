@@ -177,7 +177,7 @@ def _packed(learner: Learner, seed: int, progress: Progress, extra: Extra) -> Pa
 
 
 @final
-class Keeper:
+class CheckpointWriter:
     """Writes the checkpoints of one run; none at all where no file is named."""
 
     def __init__(self, checkpoint: str | PathLike[str] | Autosave | None, learner: Learner, seed: int) -> None:

@@ -12,9 +12,9 @@ from threadpoolctl import threadpool_limits
 
 from s4q.core.messages import MOST_STEPS, A, Asks, Collector, Evaluate, Explore, Learner, Request
 from s4q.core.validation import require_count, require_flag, require_positive
-from s4q.running.accounting import Ledger, Run
+from s4q.running.accounting import Accounting, Run
 from s4q.running.callbacks import Callback, Listener, episode_bar, listeners
-from s4q.running.checkpoint import Autosave, Checkpoint, Keeper, where_to_begin
+from s4q.running.checkpoint import Autosave, Checkpoint, CheckpointWriter, where_to_begin
 from s4q.running.interruption import interruption_held_back
 
 
@@ -77,59 +77,61 @@ def run(
     _require_phases(active, needed, record=before.record is not None)
     _require_gap(active, stop_when_gap)
     resumed = isinstance(learner, Checkpoint) and learner.begun
-    ledger = Ledger(active, collector, before, certify=needed is not None, resumed=resumed)
-    told, keeper = listeners(callback), Keeper(checkpoint, active, collector.seed)
+    accounting = Accounting(active, collector, before, certify=needed is not None, resumed=resumed)
+    told, writer = listeners(callback), CheckpointWriter(checkpoint, active, collector.seed)
 
     def enough() -> bool:
-        return (stop is not None and stop(ledger.result())) or (
-            stop_when_gap is not None and ledger.certified_gap() <= stop_when_gap
+        return (stop is not None and stop(accounting.result())) or (
+            stop_when_gap is not None and accounting.certified_gap() <= stop_when_gap
         )
 
     with threadpool_limits(limits=1), episode_bar(int(episodes), progress_bar) as advance:
-        keeper.write(ledger.progress())  # before anything is logged: a run killed at once is resumed, not begun again
+        # Before anything is logged: a run killed at once is resumed, not begun again.
+        writer.write(accounting.progress())
         for one in told:
-            one.on_start(ledger.result())
-        while ledger.episodes < episodes and _one_shard(active, collector, ledger, told, keeper):
-            advance(ledger.episodes, ledger.note())
+            one.on_start(accounting.result())
+        while accounting.episodes < episodes and _one_shard(active, collector, accounting, told, writer):
+            advance(accounting.episodes, accounting.note())
             if enough():
                 break
-        keeper.write(ledger.progress())
+        writer.write(accounting.progress())
         for one in told:
-            one.on_end(ledger.result())
-        return ledger.result()
+            one.on_end(accounting.result())
+        return accounting.result()
 
 
 def _one_shard(
-    learner: Learner, collector: Collector, ledger: Ledger, told: tuple[Listener, ...], keeper: Keeper
+    learner: Learner, collector: Collector, accounting: Accounting, told: tuple[Listener, ...], writer: CheckpointWriter
 ) -> bool:
     """Ask, collect, tell; count, announce, save. False when the learner asks for nothing more."""
     # An evaluation goes first where one is due. The learner leaves room for those to come.
-    request = ledger.evaluations.ask(ledger.learned) or learner.ask(ledger.left - ledger.evaluations.reserved())
+    evaluations = accounting.evaluations
+    request = evaluations.ask(accounting.learned) or learner.ask(accounting.left - evaluations.reserved())
     if request is None:
         return False
     # A request of any kind: the answer is of the kind that belongs to it.
-    answer = _play(collector, cast(Asks[Any], request), ledger, keeper)
+    answer = _play(collector, cast(Asks[Any], request), accounting, writer)
     phases = learner.phases
     with interruption_held_back() as interruption:
         if not isinstance(request, Evaluate):
             learner.tell(request, answer)
-        ledger.charge(request, answer)
+        accounting.charge(request, answer)
         phase_over = learner.phases > phases
         if phase_over:
-            ledger.mark(request)
+            accounting.mark(request)
     if told and _is_over(request, learner):
         for one in told:
-            one.on_request(ledger.answered(request, answer))
+            one.on_request(accounting.answered(request, answer))
     if phase_over:
         for one in told:
-            one.on_phase(ledger.result())
-    if phase_over or keeper.due or interruption.came:
-        keeper.write(ledger.progress())
+            one.on_phase(accounting.result())
+    if phase_over or writer.due or interruption.came:
+        writer.write(accounting.progress())
     interruption.deliver()
     return True
 
 
-def _play(collector: Collector, request: Asks[A], ledger: Ledger, keeper: Keeper) -> A:
+def _play(collector: Collector, request: Asks[A], accounting: Accounting, writer: CheckpointWriter) -> A:
     """The answer of one shard. The learner adds shards one by one, so its sums do not depend on where a run pauses.
 
     When the collector fails or is interrupted, the learner is as before the shard, and that is saved.
@@ -138,7 +140,7 @@ def _play(collector: Collector, request: Asks[A], ledger: Ledger, keeper: Keeper
         shard = next(iter(collector.shards(cast(Request, request))))
         return collector.play(request, shard, request.start() if isinstance(request, Explore) else None)
     except BaseException:
-        keeper.write(ledger.progress())
+        writer.write(accounting.progress())
         raise
 
 

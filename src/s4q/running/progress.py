@@ -1,6 +1,6 @@
 """Progress: how far a run has come, so that it can go on later.
 
-The Ledger of a run counts in it, and a checkpoint keeps it beside the learner.
+The Accounting of a run counts in it, and a checkpoint keeps it beside the learner.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from s4q.running.curve import Played, Point
 @final
 @dataclass(eq=False, slots=True, kw_only=True)
 class Progress:
-    """How far a run has come. The Ledger of the run changes its own copy; all others only read."""
+    """How far a run has come. The Accounting of the run changes its own copy; all others only read."""
 
     budget: int  # episodes of the whole run
     name: str = ""  # a digest of seed, budget and settings, by which a log knows its lines

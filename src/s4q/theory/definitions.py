@@ -17,7 +17,7 @@ from s4q.core.least_squares import gram_of
 from s4q.core.linear_q import LinearQ
 from s4q.core.policies import Mixture, Policy
 from s4q.core.spec import ball_radii
-from s4q.core.validation import finite_array, require_count, require_shape
+from s4q.core.validation import finite_array, require_count, require_kind, require_shape
 from s4q.learners.main_loop import PhaseRecord, Record
 from s4q.problems import FiniteMDP, planning
 from s4q.theory.population_fits import LevelErrors, errors_everywhere, flat_features, population_fit
@@ -120,8 +120,7 @@ def phases_of(mdp: FiniteMDP, record: Record) -> tuple[PhaseRecord, ...]:
     """All phases that began, the unfinished one last; refuses a run that the exact quantities are not made for."""
     if not isinstance(record, Record):
         raise ValueError(f"record must be the `record` of a run(..., record=True); got {type(record).__name__}")
-    if not isinstance(mdp, FiniteMDP):
-        raise ValueError(f"mdp must be a FiniteMDP, the one the run was played on; got {type(mdp).__name__}")
+    require_kind("mdp", mdp, FiniteMDP, ", the one the run was played on")
     if record.constants.pool:
         raise ValueError("record is of a run with pooled steps, whose levels share one covariance; run with pool=False")
     theirs, ours = record.constants.spec, mdp.spec

@@ -31,6 +31,7 @@ from s4q.core.messages import (
     Transitions,
     Visits,
 )
+from s4q.core.spec import require_spec, require_spec_fits
 from s4q.core.validation import drawn_seed, require_count
 from s4q.features import TableFeatures
 from s4q.problems import FiniteMDP
@@ -78,12 +79,8 @@ class BatchCollector(ShardedCollector):
         arrays: Arrays | None = None,
     ) -> None:
         _require_simulator(env)
-        if not isinstance(spec, Spec):
-            raise ValueError(f"spec must be a Spec (Spec.of makes one); got {type(spec).__name__}")
-        for name in ("n_actions", "n_blocks", "block_dim"):
-            mine, theirs = getattr(spec, name), getattr(features, name, None)
-            if mine != theirs:
-                raise ValueError(f"features and spec must be made for one problem, but {name} is {theirs} and {mine}")
+        require_spec(spec)
+        require_spec_fits(features, spec)
         require_count("batch_size", batch_size, "the number of episodes played side by side")
         self.env, self.spec, self.seed = env, spec, drawn_seed(seed)
         self._batch_size = batch_size
@@ -124,11 +121,11 @@ class BatchCollector(ShardedCollector):
             if n
         ]
         last = spec.horizon if request.pool else request.level + 1
-        look_after = request.pool or last < spec.horizon
+        needs_next = request.pool or last < spec.horizon
         moments = Moments.zeros(spec.n_blocks, spec.block_dim)
         n_steps = 0
         first = 0 if request.pool else request.level
-        for step in self._rollout.steps(self._arrays.generator(for_env), groups, last, look_after, first):
+        for step in self._rollout.steps(self._arrays.generator(for_env), groups, last, needs_next, first):
             n_steps += step.rows.shape[0]
             if step.h >= first:
                 moments = moments + self._backend.moments(step.h, step.sample, self._targets(request, step))
@@ -159,7 +156,7 @@ class BatchCollector(ShardedCollector):
         samples: list[Any] = []  # what was visited; all else of a level is let go before the next
         kept: list[Transitions] = []
         promised: Array | None = None
-        for step in self._rollout.steps(rng, groups, spec.horizon, look_after=n_kept > 0):
+        for step in self._rollout.steps(rng, groups, spec.horizon, needs_next=n_kept > 0):
             here = to_numpy(step.rows)
             known = step.best.norms_sq if step.best is not None and _one_metric(request, step.h) else None
             norms = backend.norms_sq(step.h, request.whitener, step.sample) if known is None else known
@@ -196,7 +193,7 @@ class BatchCollector(ShardedCollector):
         returns = np.full(n, -spec.horizon * spec.reward_min)
         n_steps = 0
         promised: float | None = None
-        for step in self._rollout.steps(rng, groups, spec.horizon, look_after=False, sample_from=spec.horizon):
+        for step in self._rollout.steps(rng, groups, spec.horizon, needs_next=False, sample_from=spec.horizon):
             returns[to_numpy(step.rows)] += to_numpy(step.rewards)
             n_steps += step.rows.shape[0]
             if step.h == 0 and step.best is not None and isinstance(request.policy, LinearQ):

@@ -12,7 +12,7 @@ import numpy as np
 
 from s4q.collectors.batched.array_backends import Arrays
 from s4q.core.blocks import Array, IntArray, Phi
-from s4q.core.identity_cache import Memo
+from s4q.core.identity_cache import IdentityCache
 from s4q.core.least_squares import Moments, gram_of
 from s4q.core.messages import FeatureMap, Spec
 from s4q.core.optimism import QLevel, best_actions, is_lower, norms_sq, optimistic
@@ -70,8 +70,8 @@ class MapBackend:
     def __init__(self, features: FeatureMap, spec: Spec, arrays: Arrays) -> None:
         self._features, self._spec, self._arrays = features, spec, arrays
         self._checked = bool(getattr(features, "validates_output", False))  # checking twice costs a tenth of the work
-        self._levels: Memo[QLevel, tuple[QLevel, bool]] = Memo(self._level, size=256 * spec.horizon)
-        self._whiteners: Memo[Array, tuple[Any, bool]] = Memo(self._whitener, size=2)
+        self._levels: IdentityCache[QLevel, tuple[QLevel, bool]] = IdentityCache(self._level, size=256 * spec.horizon)
+        self._whiteners: IdentityCache[Array, tuple[Any, bool]] = IdentityCache(self._whitener, size=2)
         self._one_vector = bool(getattr(features, "same_for_all_actions", False))
 
     def batch(self, h: int, states: Any) -> tuple[Any, Any]:
@@ -205,8 +205,10 @@ class TableBackend:
     def __init__(self, table: TableFeatures, arrays: Arrays) -> None:
         self._table, self._arrays = table, arrays
         self._n_actions, self._stationary = table.n_actions, table.stationary
-        self._best: Memo[QLevel, dict[int, tuple[Any, Any]]] = Memo(lambda _: {}, size=256 * len(table.vectors))
-        self._norms: Memo[Array, Any] = Memo(self._norms_of, size=2)
+        self._best: IdentityCache[QLevel, dict[int, tuple[Any, Any]]] = IdentityCache(
+            lambda _: {}, size=256 * len(table.vectors)
+        )
+        self._norms: IdentityCache[Array, Any] = IdentityCache(self._norms_of, size=2)
 
     def batch(self, h: int, states: Any) -> Any:
         del h

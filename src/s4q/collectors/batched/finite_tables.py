@@ -9,6 +9,7 @@ import numpy as np
 
 from s4q.collectors.finite.alias import AliasTable
 from s4q.core.blocks import Array, BoolArray, IntArray
+from s4q.core.validation import require_kind
 from s4q.problems import FiniteMDP
 
 
@@ -27,8 +28,7 @@ class FiniteBatch:
     """
 
     def __init__(self, mdp: FiniteMDP) -> None:
-        if not isinstance(mdp, FiniteMDP):
-            raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
+        require_kind("mdp", mdp, FiniteMDP)
         self.mdp = mdp
         self.n_states = mdp.n_states
         n_pairs = mdp.n_states * mdp.n_actions

@@ -17,8 +17,6 @@ from s4q.core.messages import Spec
 from s4q.core.policies import Policy
 from s4q.core.validation import require_probabilities, require_shape
 
-_REWARD_SLACK = 1e-6  # of the range: rewards in single precision are not outside of it
-
 
 class BatchedEnv(Protocol):
     """A simulator of many episodes at once, without memory: states go in and come out.
@@ -67,10 +65,10 @@ class Rollout:
 
     def __init__(self, env: BatchedEnv, backend: FeatureBackend, spec: Spec, arrays: Arrays) -> None:
         self._env, self._backend, self._spec, self._arrays = env, backend, spec, arrays
-        self._slack = _REWARD_SLACK * max(abs(spec.reward_min), abs(spec.reward_max), 1.0)
+        self._slack = spec.reward_slack
 
     def steps(
-        self, rng: Any, groups: list[Group], last: int, look_after: bool, sample_from: int = 0
+        self, rng: Any, groups: list[Group], last: int, needs_next: bool, sample_from: int = 0
     ) -> Iterator[LevelStep]:
         """Up to `last` steps of each episode, all episodes side by side.
 
@@ -78,7 +76,7 @@ class Rollout:
             rng: Generator of the engine's module.
             groups: Which episodes play which policy.
             last: Number of steps after which an episode is left.
-            look_after: True if the states after the last step are needed too.
+            needs_next: True if the states after the last step are needed too.
             sample_from: The first level whose sample is wanted.
         """
         xp, backend = self._arrays.xp, self._backend
@@ -93,7 +91,7 @@ class Rollout:
             going = xp.nonzero(~ended)[0]
             if going.shape[0] < rows.shape[0]:
                 states = xp.take(states, going, axis=0)
-            seen = going.shape[0] > 0 and (h + 1 < last or look_after)
+            seen = going.shape[0] > 0 and (h + 1 < last or needs_next)
             # Pooled steps are samples for every level, so the last one has an "after" too.
             batch = backend.batch(min(h + 1, self._spec.horizon - 1), states) if seen else None
             yield LevelStep(h, rows, sample, best, rewards, ended, going, batch)

@@ -15,7 +15,7 @@ from s4q.collectors.draws import Outcomes
 from s4q.collectors.finite.state_counts import CountModel, EpisodeCounts
 from s4q.collectors.sharding import ShardedCollector, generator
 from s4q.core.blocks import Array, IntArray
-from s4q.core.identity_cache import Memo
+from s4q.core.identity_cache import IdentityCache
 from s4q.core.least_squares import gram_of
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import (
@@ -32,7 +32,7 @@ from s4q.core.messages import (
     Transitions,
     Visits,
 )
-from s4q.core.validation import drawn_seed
+from s4q.core.validation import drawn_seed, require_kind
 from s4q.problems import FiniteMDP
 
 
@@ -53,11 +53,10 @@ class CountCollector(ShardedCollector):
     """
 
     def __init__(self, mdp: FiniteMDP, seed: int | None = 0) -> None:
-        if not isinstance(mdp, FiniteMDP):
-            raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
+        require_kind("mdp", mdp, FiniteMDP)
         self.mdp, self.spec, self.seed = mdp, mdp.spec, drawn_seed(seed)
         self._model = CountModel(mdp)
-        self._norms: Memo[Array, Array] = Memo(mdp.features.norms_sq, size=2)
+        self._norms: IdentityCache[Array, Array] = IdentityCache(mdp.features.norms_sq, size=2)
 
     def shards(self, request: Request) -> Iterator[Shard]:
         """One shard; for Explore what cannot cross yet, then doubling chunks, the kept episodes apart."""

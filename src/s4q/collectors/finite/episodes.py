@@ -1,7 +1,8 @@
 """EpisodeCollector: a FiniteMDP played one episode at a time, the plain reference for all other collectors.
 
 Tests and users who doubt a faster collector make it; `run` calls it. It looks every draw up in a cumulative table and
-leaves shards and sums to SteppingCollector. It must not draw anything that its episodes' numbers do not decide.
+leaves shards and sums to SteppingCollector. The draws of an episode must depend on nothing but the seed, the request
+and the number of the episode.
 """
 
 from bisect import bisect_right
@@ -15,8 +16,9 @@ from s4q.collectors.sharding import address
 from s4q.collectors.stepping.episode import Episode
 from s4q.collectors.stepping.stepping_collector import SteppingCollector
 from s4q.collectors.stepping.sums import EpisodeSums
-from s4q.core.identity_cache import Memo
+from s4q.core.identity_cache import IdentityCache
 from s4q.core.messages import Policy
+from s4q.core.validation import require_kind
 from s4q.problems import FiniteMDP
 
 _AT_ONCE = 64  # episodes that are drawn together; the numbers of an episode do not depend on it
@@ -27,7 +29,7 @@ class EpisodeCollector(SteppingCollector):
     """Answers requests about a FiniteMDP by playing it, one episode after the other.
 
     Args:
-        mdp: the problem. Its exact values are what makes regret exact.
+        mdp: The problem. Its exact values make regret exact.
         seed: Seed of all random numbers. 0 by default; None draws one and keeps it in `seed`.
 
     >>> import s4q
@@ -39,14 +41,13 @@ class EpisodeCollector(SteppingCollector):
     """
 
     def __init__(self, mdp: FiniteMDP, seed: int | None = 0) -> None:
-        if not isinstance(mdp, FiniteMDP):
-            raise ValueError(f"mdp must be a FiniteMDP; got {type(mdp).__name__}")
+        require_kind("mdp", mdp, FiniteMDP)
         super().__init__(mdp.spec, seed, at_once=_AT_ONCE)
         self.mdp = mdp
         self._start: list[float] = cumulative(mdp.start).tolist()
         self._terminal: list[bool] = mdp.terminal.tolist()
         self._pairs: dict[tuple[int, int, int], tuple[list[float], list[float]]] = {}  # filled as pairs are visited
-        self._actions: Memo[Policy, list[Any]] = Memo(self._action_lists, size=256)
+        self._actions: IdentityCache[Policy, list[Any]] = IdentityCache(self._action_lists, size=256)
 
     def _play(self, sums: EpisodeSums[Any], episodes: range) -> list[Episode]:
         """An episode has a number for its policy, one for its start, and three a level: action, reward, next state."""

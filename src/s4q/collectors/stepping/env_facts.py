@@ -23,7 +23,7 @@ class EnvFacts:
 
     name: str
     space: Any  # of one observation
-    box: bool  # is that a Box?
+    box: bool  # True if that is a Box
     numbers: range | None  # the observations, where they are whole numbers
     first_action: int  # the environment's number of action 0
 
@@ -137,7 +137,7 @@ def time_limit(env: Any) -> int | None:
 
 
 def is_vector(env: Any) -> bool:
-    """Is it several environments side by side?"""
+    """True if it is several environments side by side."""
     return hasattr(env, "num_envs") and hasattr(env, "single_action_space")
 
 

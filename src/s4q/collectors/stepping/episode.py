@@ -15,8 +15,6 @@ from s4q.collectors.stepping.step_features import EpisodeAddress, Featurizer, St
 from s4q.core.blocks import Array, IntArray
 from s4q.core.messages import Spec
 
-_REWARD_SLACK = 1e-6  # of the range: rewards in single precision are not outside of it
-
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
@@ -58,14 +56,14 @@ class EpisodePlayer:
     """Chooses the actions of one episode, and remembers it until it is over.
 
     Args:
-        address: which episode it is, for messages.
-        spec: sizes, horizon and reward range.
-        featurizer: computes the features of each observation.
-        which: the number of its policy in the mixture.
-        actor: chooses the actions of that policy.
-        draws: the random numbers of the episode.
-        last: how many steps the episode takes unless the environment ends it.
-        needs_next: are the features after the last step needed?
+        address: Names the episode in error messages.
+        spec: Sizes, horizon and reward range of the problem.
+        featurizer: Computes the features of each observation.
+        which: The number of its policy in the mixture.
+        actor: Chooses the actions of that policy.
+        draws: The random numbers of the episode.
+        last: The number of steps that the episode takes unless the environment ends it.
+        needs_next: True if the features after the last step are needed.
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class EpisodePlayer:
         self._ended = False
         self._which = which
         self._horizon = spec.horizon
-        self._low, self._high = spec.reward_min, spec.reward_max
+        self._low, self._high, self._slack = spec.reward_min, spec.reward_max, spec.reward_slack
         self._featurizer, self._actor = featurizer, actor
         self._last, self._needs_next = last, needs_next
 
@@ -135,8 +133,7 @@ class EpisodePlayer:
 
     def _clipped(self, value: float, step: int) -> float:
         """A reward outside of the declared range: clipped where rounding may be the cause, else refused."""
-        low, high = self._low, self._high
-        slack = _REWARD_SLACK * max(abs(low), abs(high), 1.0)
+        low, high, slack = self._low, self._high, self._slack
         if low - slack <= value <= high + slack:
             return min(max(value, low), high)
         if value != value or value in (float("inf"), float("-inf")):

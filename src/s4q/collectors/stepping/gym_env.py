@@ -27,11 +27,11 @@ class GymCollector(SteppingCollector):
     the horizon is an error.
 
     Args:
-        env: the environment. Its observations are arrays or whole numbers.
-        features: map from observations to features.
-        spec: sizes, horizon and declared reward range; `Spec.of` makes one.
+        env: The environment. Its observations are arrays or whole numbers.
+        features: The map from observations to features.
+        spec: Sizes, horizon and declared reward range; `Spec.of` makes one.
         seed: Seed of all random numbers, the env's included. 0 by default; None draws one and keeps it in `seed`.
-        reset_early: leave a regression episode after the level that is fitted. Default: True.
+        reset_early: True (default) if a regression episode is left after the level that is fitted.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ import numpy as np
 from s4q.collectors.seeding import EpisodeDraws
 from s4q.core.blocks import Array, IntArray, Phi, States
 from s4q.core.messages import FeatureMap, Spec
-from s4q.core.spec import require_map
+from s4q.core.spec import require_map, require_spec_fits
 from s4q.features import Dense, PerAction
 from s4q.features.batches import UNIT
 
@@ -56,10 +56,7 @@ class Featurizer:
 
     def __init__(self, features: FeatureMap, spec: Spec, discrete: bool) -> None:
         require_map(features)
-        for name in ("n_actions", "n_blocks", "block_dim"):
-            mine, theirs = getattr(spec, name), getattr(features, name, None)
-            if mine != theirs:
-                raise ValueError(f"features and spec must be made for one problem, but {name} is {theirs} and {mine}")
+        require_spec_fits(features, spec)
         self._features = features
         # e_a (x) psi(s): all actions share psi. Where psi is known to be right, psi alone costs two thirds.
         self._shared = bool(getattr(features, "same_for_all_actions", False))

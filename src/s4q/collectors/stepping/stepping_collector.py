@@ -17,7 +17,7 @@ from s4q.collectors.stepping.greedy_actor import Actor, actor_of
 from s4q.collectors.stepping.step_features import EpisodeAddress, Featurizer
 from s4q.collectors.stepping.sums import EpisodeSums, RegressSums, ReturnSums, VisitSums
 from s4q.core.blocks import Array
-from s4q.core.identity_cache import Memo
+from s4q.core.identity_cache import IdentityCache
 from s4q.core.messages import (
     A,
     Evaluate,
@@ -32,6 +32,7 @@ from s4q.core.messages import (
     Spec,
     Visits,
 )
+from s4q.core.spec import require_spec
 from s4q.core.validation import drawn_seed
 
 _BUFFER = 2**22  # numbers held for one shard at most: 32 MB
@@ -51,15 +52,14 @@ class SteppingCollector(ShardedCollector):
     """Answers requests by playing their episodes one by one; subclasses say how a few of them are played.
 
     Args:
-        spec: sizes, horizon and reward range of the problem.
-        seed: of all random numbers; None draws one.
-        at_once: how many episodes are played side by side.
-        reset_early: leave a regression episode after the level that is fitted.
+        spec: Sizes, horizon and reward range of the problem.
+        seed: Seed of all random numbers. None draws one and keeps it in `seed`.
+        at_once: The number of episodes that are played side by side. 1 by default.
+        reset_early: True (default) if a regression episode is left after the level that is fitted.
     """
 
     def __init__(self, spec: Spec, seed: int | None, *, at_once: int = 1, reset_early: bool = True) -> None:
-        if not isinstance(spec, Spec):
-            raise ValueError(f"spec must be a Spec (Spec.of makes one); got {type(spec).__name__}")
+        require_spec(spec)
         self.spec = spec
         self.seed = drawn_seed(seed)
         self._at_once = at_once
@@ -98,11 +98,12 @@ class EpisodePlayers:
     """Makes the player of each episode: its random numbers, its policy and its features.
 
     Args:
-        name: of the environment, for messages.
-        features: map from observations to features.
-        spec: sizes, horizon and reward range.
-        seed: of all random numbers.
-        facts: of the environment; None: there is none that takes a seed or declares its observations.
+        name: The name of the environment in error messages.
+        features: The map from observations to features.
+        spec: Sizes, horizon and reward range of the problem.
+        seed: Seed of all random numbers.
+        facts: What is known of the environment. None (default) means that no environment takes a seed or declares its
+            observations.
     """
 
     def __init__(self, name: str, features: FeatureMap, spec: Spec, seed: int, facts: EnvFacts | None = None) -> None:
@@ -111,7 +112,7 @@ class EpisodePlayers:
         self._seed = seed
         self._facts = facts
         self._featurizer = Featurizer(features, spec, discrete=facts is not None and facts.numbers is not None)
-        self._actors: Memo[Policy, Actor] = Memo(actor_of, size=256)
+        self._actors: IdentityCache[Policy, Actor] = IdentityCache(actor_of, size=256)
 
     def play(
         self, sums: EpisodeSums[Any], episodes: range, step: Callable[[list[EpisodePlayer]], None]

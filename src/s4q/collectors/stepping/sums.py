@@ -37,11 +37,11 @@ class EpisodeSums(ABC, Generic[A]):
     """The episodes of one shard, added in the order of their numbers until no more are wanted.
 
     Args:
-        request: what is asked for.
-        shard: which episodes of the request.
-        spec: sizes, horizon and reward range.
-        policies: what an episode may play.
-        last: how many steps an episode takes unless the environment ends it.
+        request: The request to answer.
+        shard: The episodes of the request that are added up.
+        spec: Sizes, horizon and reward range of the problem.
+        policies: The policies, one of which is played in each episode.
+        last: The number of steps that an episode takes unless the environment ends it.
     """
 
     def __init__(self, request: Request, shard: Shard, spec: Spec, policies: Sequence[Policy], last: int) -> None:
@@ -76,8 +76,10 @@ class RegressSums(EpisodeSums[Regression]):
     """Adds up a Regress.
 
     Args:
-        request, shard, spec: see EpisodeSums.
-        reset_early: may an episode be left after the level that is fitted?
+        request: The request to answer.
+        shard: The episodes of the request that are added up.
+        spec: Sizes, horizon and reward range of the problem.
+        reset_early: True if an episode may be left after the level that is fitted.
     """
 
     def __init__(self, request: Regress, shard: Shard, spec: Spec, reset_early: bool) -> None:
@@ -138,8 +140,10 @@ class VisitSums(EpisodeSums[Visits]):
     """Adds up an Explore, until it has reached its threshold.
 
     Args:
-        request, shard, spec: see EpisodeSums.
-        start: progress before this shard.
+        request: The request to answer.
+        shard: The episodes of the request that are added up.
+        spec: Sizes, horizon and reward range of the problem.
+        start: Progress of the request before this shard.
     """
 
     def __init__(self, request: Explore, shard: Shard, spec: Spec, start: Array) -> None:
@@ -229,9 +233,9 @@ def _norms_sq_along(whitener: Array, chosen: Array, blocks: IntArray) -> Array:
     """|phi_h|^2 in the metric of each level of one episode, (T,).
 
     Args:
-        whitener: (H, n_blocks, k, k), or (1, n_blocks, k, k) for all levels.
-        chosen: vectors (T, k) of the actions taken.
-        blocks: their blocks, (T,).
+        whitener: One per level, (H, n_blocks, k, k), or one for all levels, (1, n_blocks, k, k).
+        chosen: The vectors (T, k) of the actions taken.
+        blocks: The blocks (T,) of those vectors.
     """
     if len(whitener) == 1:
         return np.asarray(norms_sq(np, whitener[0], chosen[:, None], blocks[:, None])[:, 0])

@@ -26,11 +26,11 @@ class VectorCollector(SteppingCollector):
     episode, and what a sub-environment does after its episode ended is ignored.
 
     Args:
-        env: the vector of environments. Its metadata must name the autoreset mode.
-        features: map from observations to features.
-        spec: sizes, horizon and declared reward range; `Spec.of` makes one.
-        seed: Seed of all random numbers, the envs' included. 0 by default; None draws one.
-        reset_early: leave a regression episode after the level that is fitted. Default: True.
+        env: The vector of environments. Its metadata must name the autoreset mode.
+        features: The map from observations to features.
+        spec: Sizes, horizon and declared reward range; `Spec.of` makes one.
+        seed: Seed of all random numbers, the envs' included. 0 by default; None draws one and keeps it in `seed`.
+        reset_early: True (default) if a regression episode is left after the level that is fitted.
     """
 
     def __init__(
