@@ -215,11 +215,17 @@ Request = Regress | Explore | Evaluate
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class Regression:
-    """The answer to Regress; `+` merges."""
+    """The answer to Regress. `+` merges two answers to parts of a request.
+
+    Args:
+        moments: Sums of the samples.
+        episodes_per_policy: Episodes that each policy of the mixture has played.
+        n_steps: Environment steps taken.
+    """
 
     moments: Moments = field(repr=False)
-    episodes_per_policy: IntArray  # (number of policies of the mixture,)
-    n_steps: int  # environment steps taken
+    episodes_per_policy: IntArray
+    n_steps: int
 
     @property
     def n_episodes(self) -> int:
@@ -236,14 +242,25 @@ class Regression:
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class Visits:
-    """The answer to Explore; `+` merges. Returns are in shifted rewards."""
+    """The answer to Explore. `+` merges two answers to parts of a request.
 
-    grams: Array = field(repr=False)  # (H, n_blocks, k, k), or (1, n_blocks, k, k) with pool: sum of phi phi^T
-    progress: Array  # (H,), or (1,) with pool: what these episodes added
+    Args:
+        grams: Sum of phi phi^T at each level, (H, n_blocks, k, k); over all levels, (1, n_blocks, k, k), with pool.
+        progress: What these episodes added to the sums of the trigger, (H,), or (1,) with pool.
+        n_episodes: Episodes played.
+        return_sum: Sum of their returns, in rewards shifted to start at 0.
+        return_sum_sq: Sum of the squares of their returns. None where the collector cannot tell.
+        start_value_sum: Sum of the policy's own optimistic value at the start states. None if it has none.
+        n_steps: Environment steps taken.
+        kept: Transitions of the first episodes of the request, as many as it asked to keep.
+    """
+
+    grams: Array = field(repr=False)
+    progress: Array
     n_episodes: int
     return_sum: float
     return_sum_sq: float | None
-    start_value_sum: float | None  # the policy's own optimistic value at the start states; None if it has none
+    start_value_sum: float | None
     n_steps: int
     kept: Transitions | None = field(default=None, repr=False)
 
@@ -264,7 +281,14 @@ class Visits:
 @final
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """The answer to Evaluate; `+` merges. Returns are in shifted rewards.
+    """The answer to Evaluate. `+` merges two answers to parts of a request.
+
+    Args:
+        n_episodes: Episodes played.
+        return_sum: Sum of their returns, in rewards shifted to start at 0.
+        return_sum_sq: Sum of the squares of their returns. None where the collector cannot tell.
+        start_value_sum: Sum of the policy's own optimistic value at the start states. None if it has none.
+        n_steps: Environment steps taken.
 
     >>> Returns(2, 1.0, 0.5, None, 6) + Returns(1, 0.5, None, None, 3)
     Returns(n_episodes=3, return_sum=1.5, return_sum_sq=None, start_value_sum=None, n_steps=9)
@@ -272,8 +296,8 @@ class Returns:
 
     n_episodes: Positive
     return_sum: float
-    return_sum_sq: float | None  # None where the collector cannot tell
-    start_value_sum: float | None  # the policy's own optimistic value at the start states; None if it has none
+    return_sum_sq: float | None
+    start_value_sum: float | None
     n_steps: int
 
     def __add__(self, other: "Returns") -> "Returns":

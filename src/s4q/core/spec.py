@@ -44,7 +44,21 @@ RadiusFrom = Literal["computed", "declared", "default"]
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spec:
-    """Sizes, reward range and bounds. Make one with `Spec.of`.
+    """Sizes, reward range and bounds: all that a learner knows of a problem. Make one with `Spec.of`.
+
+    Args:
+        horizon: Steps of an episode, H.
+        n_actions: Number of actions.
+        n_blocks: Number of feature blocks.
+        block_dim: Length of a feature block.
+        reward_min: Lowest reward of a step, in the user's units.
+        reward_max: Highest reward of a step, in the user's units.
+        value_bound: v_h for each level: bounds Q*_h on pairs that can be reached, for rewards shifted to start at 0.
+        radius: B_h for each level: radius of the parameter ball.
+        block_radius: The same for the part of the parameter that stands in one block.
+        radius_from: "computed" from exact tables, "declared" by the user, or the "default" assumption.
+        stationary: True if dynamics, rewards and features are the same at every level.
+        well_specified: True if the features are exact, so that the transfer error is 0.
 
     >>> from s4q.features import TableFeatures
     >>> spec = Spec.of(TableFeatures.one_hot(3, 3, 2), horizon=3, reward_range=(0, 1))
@@ -56,14 +70,14 @@ class Spec:
     n_actions: Annotated[int, "A"]
     n_blocks: Annotated[int, "B"]
     block_dim: Annotated[int, "K"]
-    reward_min: float  # user's units
+    reward_min: float
     reward_max: float
-    value_bound: tuple[float, ...]  # v_h: bounds Q*_h on reachable pairs, shifted units
-    radius: tuple[float, ...]  # B_h of the parameter ball
-    block_radius: tuple[float, ...]  # the same for the part of the parameter that stands in one block
-    radius_from: RadiusFrom = "declared"  # computed from exact tables, declared by the user, or the default assumption
-    stationary: bool  # dynamics, rewards and features are the same at every level
-    well_specified: bool  # the features are exact: transfer error 0
+    value_bound: tuple[float, ...]
+    radius: tuple[float, ...]
+    block_radius: tuple[float, ...]
+    radius_from: RadiusFrom = "declared"
+    stationary: bool
+    well_specified: bool
 
     def __post_init__(self) -> None:
         require_flag("stationary", self.stationary, "is every level the same?")
