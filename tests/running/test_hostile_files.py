@@ -506,6 +506,36 @@ def test_every_array_of_a_learner_replaced_is_read_as_it_is_or_refused(make: Cal
         packed.arrays[name] = good
 
 
+@pytest.mark.parametrize("make", [s4q_in_s3q, s3q_with_bonus])
+def test_arrays_that_were_read_are_never_written(make: Callable[[], Any]) -> None:
+    """One array may stand for two fields. It does so from the beginning here: writing one would change the other."""
+    packed = pack(make())
+    packed.arrays.update({name: array.copy() for name, array in packed.arrays.items()})
+    s3q = next(one["fields"] for one in packed.objects if one["kind"] == "S3Q")
+    ridge = packed.arrays[s3q["ridge"]["array"]].copy()
+    for name in ("_residuals", "residuals"):
+        packed.arrays.pop(s3q[name]["array"], None)
+        s3q[name] = s3q["ridge"]
+    learner = unpack(packed, type(make()))
+    before = {name: array.copy() for name, array in packed.arrays.items()}
+    assert not any(array.flags.writeable for array in packed.arrays.values())
+    s4q.run(learner, CountCollector(SMALL), 200)
+    for name, array in packed.arrays.items():
+        assert array.tobytes() == before[name].tobytes(), name
+    inner = learner._s3q if isinstance(learner, s4q.S4Q) else learner
+    assert inner is None or inner.ridge.tobytes() == ridge.tobytes()
+
+
+def test_a_cache_may_not_keep_two_levels_in_one_place() -> None:
+    learner = s4q.S4Q(SMALL, cache_episodes=6, pool=False)
+    s4q.run(learner, CountCollector(SMALL), 3)
+    packed = pack(learner)
+    cache = next(one["fields"] for one in packed.objects if one["kind"] == "TransitionCache")
+    cache["_shelves"][1] = cache["_shelves"][0]
+    with pytest.raises(ValueError, match="each level of a cache must have its own steps"):
+        unpack(packed, s4q.S4Q)
+
+
 def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:
     """A pipe would be waited for, and a device has no end."""
     pipe = tmp_path / "pipe"

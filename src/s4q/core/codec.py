@@ -2,6 +2,7 @@
 
 What is saved of an object is what its class annotates: `get_type_hints` names the fields and their types. Objects and
 arrays that several others hold are stored once and are shared again after reading: identity is part of the state.
+Arrays that were read are read only: objects that are saved replace their arrays and never write into them.
 Reading trusts nothing. Every name, type, size and reference is checked, and nothing may be left over. It must never
 run code that a file brings along. Beside the plain types, a field may be
 
@@ -279,6 +280,7 @@ class _Store:
             raise ValueError(f"{where} refers to the array {name!r}, which does not exist")
         self.used.add(name)
         array = self._packed.arrays[name]
+        array.setflags(write=False)  # a file may name one array for two fields: a write to one would change the other
         if array.dtype.str != dtype:
             raise ValueError(f"{where} must have dtype {dtype}; got {array.dtype.str}")
         if letters != ("...",):

@@ -63,12 +63,6 @@ class QLevel:
         if isinstance(self.theta, np.ndarray | list | tuple):
             self._check()
 
-    def check_restored(self) -> None:
-        """Arrays read from a file are read only, so that levels go on sharing them."""
-        for array in self.arrays:
-            array.setflags(write=False)
-        self.__post_init__()
-
     def _check(self) -> None:
         theta = _frozen("theta", self.theta, (None, None), "(n_blocks, k)")
         n_blocks, k = theta.shape
