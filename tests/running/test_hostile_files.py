@@ -536,6 +536,30 @@ def test_a_cache_may_not_keep_two_levels_in_one_place() -> None:
         unpack(packed, s4q.S4Q)
 
 
+def fields_of(packed: Packed, kind: str) -> dict[str, Any]:
+    """Of the first object of this kind."""
+    fields: dict[str, Any] = next(one["fields"] for one in packed.objects if one["kind"] == kind)
+    return fields
+
+
+def test_a_radius_without_levels_is_refused() -> None:
+    packed = pack(s3q_with_bonus())
+    packed.arrays[fields_of(packed, "S3Q")["radius"]["array"]] = np.array(1.0)
+    with pytest.raises(ValueError, match=r"radius must have shape \(H,\) or \(H, n_blocks\) = \(2,\); got \(\)"):
+        unpack(packed, s4q.S3Q)
+
+
+def test_a_controller_of_another_problem_is_refused() -> None:
+    says = r"controller holds a LinearQ whose theta has shape \(3, .* needs \(H, n_blocks, k\) = \(2, .*; use a LinearQ"
+    wrong = s4q.LinearQ.from_arrays(np.zeros((3, *SMALL.spec.theta_shape[1:])))
+    with pytest.raises(ValueError, match=says):
+        s4q.S3Q(SMALL, wrong)
+    learner = s4q.S3Q(SMALL, s4q.Mixture([s4q.UniformPolicy(SMALL.n_actions)], [1.0]))
+    learner.controller = s4q.Mixture([wrong], [1.0])
+    with pytest.raises(ValueError, match=says):
+        unpack(pack(learner), s4q.S3Q)
+
+
 def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:
     """A pipe would be waited for, and a device has no end."""
     pipe = tmp_path / "pipe"

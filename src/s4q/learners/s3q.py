@@ -103,7 +103,7 @@ class S3Q:
         first_id: int = 0,
     ) -> None:
         self.spec = spec_of(problem)
-        self.controller = as_mixture(controller, self.spec.n_actions)
+        self.controller = as_mixture(controller, self.spec)
         if not (bonus is None or callable(bonus)):
             raise ValueError(f"bonus must be None, a FixedBonus or another BonusRule; got {type(bonus).__name__}")
         self.bonus = bonus
@@ -132,8 +132,8 @@ class S3Q:
     def check_restored(self) -> None:
         """What was read from a file must be of one problem, and in the middle of it."""
         self._check_settings()
-        as_mixture(self.controller, self.spec.n_actions)
-        ball_radii(self.spec, self.radius)
+        as_mixture(self.controller, self.spec)
+        require_shape("radius", self.radius, ball_radii(self.spec, self.radius).shape, "(H,) or (H, n_blocks)")
         require_shape("theta", self._best.theta, self.spec.theta_shape, "(H, n_blocks, k)")
         for fit in self._target:
             require_shape("theta", fit.theta, self.spec.theta_shape[1:], "(n_blocks, k)")
