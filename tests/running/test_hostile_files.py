@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 import s4q
 from s4q.collectors import CountCollector
 from s4q.core.codec import Packed, pack, unpack
+from s4q.core.optimism import QLevel
 from s4q.running.checkpoint import SCHEMA
+from s4q.running.progress import Progress
 
 RIVER = s4q.problems.river_swim(4, 5)
 Members = dict[str, bytes]
@@ -558,6 +560,44 @@ def test_a_controller_of_another_problem_is_refused() -> None:
     learner.controller = s4q.Mixture([wrong], [1.0])
     with pytest.raises(ValueError, match=says):
         unpack(pack(learner), s4q.S3Q)
+
+
+NUMBERS: list[tuple[str, str, Any, str]] = [
+    ("S4Q", "_n_main", 5 * 10**18, "n_main must be a whole number of at most 4"),
+    ("MainLoop", "n_episodes", 10**400, "n_episodes must be a whole number of at most 4"),
+    ("MainLoop", "return_sum", "nan", "return_sum must be a number; got 'nan'"),
+    ("MainLoop", "return_sum", "inf", "return_sum must be a number; got 'inf'"),
+    ("QLevel", "clip", ["nan", 1.0], "must be a number; got 'nan'"),
+    ("QLevel", "noise", -1.0, "noise must be finite and not negative; got -1.0"),
+    ("QLevel", "kappa", "inf", "kappa must be a number; got 'inf'"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value", "says"), NUMBERS)
+def test_numbers_that_no_run_could_have_are_refused(kind: str, name: str, value: Any, says: str) -> None:
+    packed = pack(s4q_in_s3q())
+    fields_of(packed, kind)[name] = value
+    with pytest.raises(ValueError, match=says):
+        unpack(packed, s4q.S4Q)
+
+
+def test_what_could_not_be_read_is_not_saved() -> None:
+    learner = s4q_in_s3q()
+    for name, value, says in (("n_episodes", 5 * 10**18, "at most 4"), ("return_sum", np.nan, "finite to be saved")):
+        good = getattr(learner._loop, name)
+        setattr(learner._loop, name, value)
+        with pytest.raises(ValueError, match=f"{name} must be {says}"):
+            pack(learner)
+        setattr(learner._loop, name, good)
+    big = s4q.Checkpoint(learner=learner, seed=2**128 - 1, progress=Progress(budget=0))
+    assert unpack(pack(big), s4q.Checkpoint).seed == 2**128 - 1
+
+
+@pytest.mark.parametrize("name", ["noise", "ceiling", "ridge", "kappa"])
+@pytest.mark.parametrize("value", [-1.0, np.inf, np.nan])
+def test_a_q_level_refuses_numbers_that_make_no_bonus(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be finite and not negative; got {value}"):
+        s4q.LinearQ([QLevel(np.zeros((1, 1)), **{name: value})])
 
 
 def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:

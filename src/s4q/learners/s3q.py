@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Positive, SavedAs
+from s4q.core.codec import AnySize, Positive, SavedAs
 from s4q.core.least_squares import Moments, constrained_fit
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import A, Asks, Regress, Regression, Spec
@@ -66,7 +66,7 @@ class S3Q:
     controller: Mixture
     bonus: Annotated[BonusRule | None, SavedAs(FixedBonus | OwnGramBonus | None)]
     ridge: Annotated[Array, "H"]
-    epoch_size: int | None
+    epoch_size: AnySize | None
     radius: Annotated[Array, "..."]  # (H,) or (H, n_blocks), infinite for no ball
     pool: bool
     _share_whitener: bool

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Positive
+from s4q.core.codec import AnySize, Positive
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import A, Asks, Explore, Regress, Regression, Spec, Visits
@@ -82,7 +82,7 @@ class S4Q:
     _loop: MainLoop  # of the running phase, or of the phase before while S3Q prepares the next
     _phase: Positive
     _next_id: int
-    _replay_budget: int  # of the S3Q call in progress, in episodes
+    _replay_budget: AnySize  # of the S3Q call in progress, in episodes
     _n_main: int  # episodes so far
     _n_replayed: int
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s4q.core.blocks import Array, IntArray
-from s4q.core.codec import NotSaved
+from s4q.core.codec import AnySize, NotSaved
 from s4q.core.factors import Factors
 from s4q.core.least_squares import Moments, elliptical_norm_sq, gram_of
 from s4q.core.messages import Spec, Transitions
@@ -44,7 +44,7 @@ class TransitionCache:
     """
 
     spec: Spec
-    max_episodes: int
+    max_episodes: AnySize
     pool: bool
     n_episodes: int = 0
     _shelves: list["_Shelf"] = field(init=False)
