@@ -9,6 +9,7 @@ import pickle
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -598,6 +599,90 @@ def test_what_could_not_be_read_is_not_saved() -> None:
 def test_a_q_level_refuses_numbers_that_make_no_bonus(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{name} must be finite and not negative; got {value}"):
         s4q.LinearQ([QLevel(np.zeros((1, 1)), **{name: value})])
+
+
+def broken(part: str, name: str, value: Any) -> Callable[[s4q.S4Q], None]:
+    """Another value in a part of a learner."""
+
+    def change(learner: Any) -> None:
+        thing = learner
+        for step in filter(None, part.split(".")):
+            thing = getattr(thing, step)
+        object.__setattr__(thing, name, value)
+
+    return change
+
+
+def no_grams(learner: s4q.S4Q) -> None:
+    broken("_s3q", "_grams", None)(learner)
+    broken("_s3q", "_best_grams", None)(learner)
+
+
+def finished(learner: s4q.S4Q) -> None:
+    broken("_s3q", "fitted", True)(learner)
+    assert learner._s3q is not None
+    assert learner._s3q.finished
+
+
+def spent(learner: s4q.S4Q) -> None:
+    assert learner._s3q is not None
+    learner._replay_budget = learner._s3q.n_episodes
+
+
+def another_cache(learner: s4q.S4Q) -> None:
+    broken("_s3q", "cached", unpack(pack(learner.cache), type(learner.cache)))(learner)
+
+
+ZEROS = np.zeros(SMALL.horizon)
+CONTRADICTIONS: dict[str, tuple[Callable[[s4q.S4Q], None], str]] = {
+    "no grams": (no_grams, "Gram matrices were not kept"),
+    "some grams": (broken("_s3q", "_grams", None), "the Gram matrices of all epochs, or of none"),
+    "finished": (finished, "S3Q must have something left to do"),
+    "spent": (spent, "S3Q must have something left to do"),
+    "ridge": (broken("", "_ridge", ZEROS), "ridge is added to the Gram matrix, so it must be positive"),
+    "ridge of the bonus": (broken("_s3q.bonus", "ridge", ZEROS), "ridge is added to the Gram matrix"),
+    "phase": (broken("", "_phase", 9), "cannot be in S3Q of phase 9 with the loop of"),
+    "another cache": (another_cache, "S3Q must use the cache of the S4Q"),
+    "no cache": (broken("_s3q", "cached", None), "S3Q must use the cache of the S4Q"),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_an_s4q_whose_parts_contradict_each_other_is_refused(name: str) -> None:
+    change, says = CONTRADICTIONS[name]
+    learner = s4q_in_s3q()
+    assert isinstance(unpack(pack(learner), s4q.S4Q), s4q.S4Q)
+    change(learner)
+    with pytest.raises(ValueError, match=says) as caught:
+        unpack(pack(learner), s4q.S4Q)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_s3q_that_pools_within_an_s4q_that_does_not_is_refused() -> None:
+    mdp = s4q.problems.chain(3, 1)  # with one level the shapes are the same
+    learner = s4q.S4Q(mdp, cache_episodes=0, trigger=2.0, pool=False)
+    s4q.run(learner, CountCollector(mdp), 300, stop=lambda run: learner.open_phase is None)
+    broken("_s3q", "pool", True)(learner)
+    with pytest.raises(ValueError, match="agree whether steps are pooled"):
+        unpack(pack(learner), s4q.S4Q)
+
+
+def test_fits_must_count_the_policies_of_their_record(tmp_path: Path) -> None:
+    begun = s4q.S4Q(RIVER, cache_episodes=8)
+    s4q.run(begun, CountCollector(RIVER), 20, checkpoint=tmp_path / "run.s4q")  # the record begins later
+    learner = s4q.load(tmp_path / "run.s4q").learner
+    s4q.run(learner, CountCollector(RIVER), 10**5, record=True, checkpoint=tmp_path / "run.s4q")
+    progress = s4q.load(tmp_path / "run.s4q").progress
+    assert len(progress.fits[-1].per_policy) > 1
+    assert isinstance(unpack(pack(progress), Progress), Progress)
+    for other in (
+        replace(progress, record=()),
+        replace(progress, record=None),
+        replace(progress, record=progress.record and progress.record[1:]),
+        replace(progress, fits=(replace(progress.fits[-1], per_policy=np.zeros(1, np.int64)),)),
+    ):
+        with pytest.raises(ValueError, match=r"a fit of phase \d+ needs \d+ counts? in a record"):
+            unpack(pack(other), Progress)
 
 
 def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:

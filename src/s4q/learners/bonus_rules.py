@@ -16,7 +16,7 @@ from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Spec
 from s4q.core.optimism import QLevel
-from s4q.core.validation import finite_array, require_shape
+from s4q.core.validation import finite_array, require_positive, require_shape
 from s4q.learners.presets import Constants
 
 
@@ -74,6 +74,9 @@ class OwnGramBonus:
     phase: Positive
     n_total: int
     ridge: Annotated[Array, "H"]
+
+    def __post_init__(self) -> None:
+        require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
 
     def __call__(self, level: int, fit: QLevel, moments: Moments) -> QLevel:
         """The fit with the bonus that the preset prescribes. The arguments are those of a BonusRule."""

@@ -137,6 +137,8 @@ class S3Q:
         require_shape("theta", self._best.theta, self.spec.theta_shape, "(H, n_blocks, k)")
         for fit in self._target:
             require_shape("theta", fit.theta, self.spec.theta_shape[1:], "(n_blocks, k)")
+        if (self._grams is None) != (self._best_grams is None):
+            raise ValueError("S3Q must keep the Gram matrices of all epochs, or of none")
         for grams in (self._grams, self._best_grams):
             if grams is not None:
                 require_shape("grams", grams, self._grams_shape, "(H or 1, n_blocks, k, k)")
