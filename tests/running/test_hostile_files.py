@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import s4q
 from s4q.collectors import CountCollector
 from s4q.core.codec import Packed, pack, unpack
+from s4q.core.least_squares import Moments
 from s4q.core.optimism import QLevel
 from s4q.running.checkpoint import SCHEMA
 from s4q.running.progress import Progress
@@ -683,6 +684,32 @@ def test_fits_must_count_the_policies_of_their_record(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=r"a fit of phase \d+ needs \d+ counts? in a record"):
             unpack(pack(other), Progress)
+
+
+def test_a_fixed_bonus_is_stored_once_and_shared_again() -> None:
+    learner = s3q_with_bonus()
+    packed = pack(learner)
+    for again in (learner, unpack(packed, s4q.S3Q)):
+        assert isinstance(again.bonus, s4q.FixedBonus)
+        for h, level in enumerate(again.q.levels):
+            fit = again.bonus(h, QLevel(level.theta), Moments.zeros(*SMALL.spec.theta_shape[1:]))
+            assert fit.whitener is level.whitener
+            assert fit.width is level.width
+    whiteners = [array for array in packed.arrays.values() if array.shape[-3:] == SMALL.spec.gram_shape]
+    grams = 2 + 1  # of S3Q, and of its sums
+    assert len(whiteners) <= SMALL.horizon + grams
+    assert learner.bonus.whitener.shape == (SMALL.horizon, *SMALL.spec.gram_shape)
+    assert learner.bonus.width.tolist() == np.ones((SMALL.horizon, SMALL.spec.n_blocks)).tolist()
+
+
+def test_a_fixed_bonus_without_a_whitener_or_of_another_problem_is_refused() -> None:
+    learner: Any = s3q_with_bonus()
+    for shape, says in (((2, 1, 1), "a FixedBonus needs a whitener"), ((2, 9, 1), "bonus.whitener must have shape")):
+        white = np.ones((*shape, 1)) if shape[1] == 9 else None
+        width = None if white is None else np.ones(2)
+        learner.bonus._bonus = s4q.LinearQ.from_arrays(np.zeros(shape), white, width)
+        with pytest.raises(ValueError, match=says):
+            unpack(pack(learner), s4q.S3Q)
 
 
 def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:

@@ -133,6 +133,8 @@ class S3Q:
         """What was read from a file must be of one problem, and in the middle of it."""
         self._check_settings()
         as_mixture(self.controller, self.spec)
+        if isinstance(self.bonus, FixedBonus):
+            self.bonus.require_fit(self.spec)
         require_shape("radius", self.radius, ball_radii(self.spec, self.radius).shape, "(H,) or (H, n_blocks)")
         require_shape("theta", self._best.theta, self.spec.theta_shape, "(H, n_blocks, k)")
         for fit in self._target:
