@@ -541,14 +541,8 @@ COLLECTORS = [
         "if request.crossed(progress, answer.n_episodes):",
         ("test_literal_player.py",),
     ),
-    Fault(
-        "s3q.py",
-        "self._best_grams = np.zeros(self._grams_shape) if keep_grams else None",
-        "self._best_grams = self._grams",
-        ("test_s3q.py",),
-    ),
-    Fault("s3q.py", "None if self._grams is None else self._grams.copy()", "self._grams", ("test_s3q.py",)),
-    Fault("s3q.py", "self.residuals = self._residuals.copy()", "self.residuals = self._residuals", ("test_s3q.py",)),
+    Fault("s3q.py", "changed = array.copy()", "changed = array", ("test_s3q.py",)),
+    Fault("codec.py", "array.setflags(write=False)", "pass", ("test_hostile_files.py",)),
     Fault("codec.py", "or number in self._open", "", ("test_hostile_files.py",)),
     Fault("codec.py", "if id(array) not in self._known:", "if True:", ("test_checkpoint.py",)),
     Fault(

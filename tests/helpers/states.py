@@ -58,7 +58,7 @@ def differences(one: Any, other: Any, where: str = "", seen: set[int] | None = N
 def _attributes(thing: Any) -> list[str]:
     """All but what is only remembered so as not to be computed again."""
     names = list(vars(thing)) if hasattr(thing, "__dict__") else [f.name for f in dataclasses.fields(thing)]
-    return [name for name in names if not name.startswith("_known")]
+    return [name for name in names if not name.startswith("_known") and name != "known"]
 
 
 def run_bits(run: s4q.Run) -> tuple[Any, ...]:

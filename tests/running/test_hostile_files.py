@@ -9,6 +9,7 @@ import pickle
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from hypothesis import strategies as st
 import s4q
 from s4q.collectors import CountCollector
 from s4q.core.codec import Packed, pack, unpack
+from s4q.core.least_squares import Moments
+from s4q.core.optimism import QLevel
 from s4q.running.checkpoint import SCHEMA
+from s4q.running.progress import Progress
 
 RIVER = s4q.problems.river_swim(4, 5)
 Members = dict[str, bytes]
@@ -504,6 +508,208 @@ def test_every_array_of_a_learner_replaced_is_read_as_it_is_or_refused(make: Cal
         packed.arrays[name] = np.full_like(good, np.nan if good.dtype == np.float64 else -1)
         assert not read_as_it_is_or_refused(packed, type(learner)) or good.dtype == np.bool_, name
         packed.arrays[name] = good
+
+
+@pytest.mark.parametrize("make", [s4q_in_s3q, s3q_with_bonus])
+def test_arrays_that_were_read_are_never_written(make: Callable[[], Any]) -> None:
+    """One array may stand for two fields. It does so from the beginning here: writing one would change the other."""
+    packed = pack(make())
+    packed.arrays.update({name: array.copy() for name, array in packed.arrays.items()})
+    s3q = next(one["fields"] for one in packed.objects if one["kind"] == "S3Q")
+    ridge = packed.arrays[s3q["ridge"]["array"]].copy()
+    for name in ("_residuals", "residuals"):
+        packed.arrays.pop(s3q[name]["array"], None)
+        s3q[name] = s3q["ridge"]
+    learner = unpack(packed, type(make()))
+    before = {name: array.copy() for name, array in packed.arrays.items()}
+    assert not any(array.flags.writeable for array in packed.arrays.values())
+    s4q.run(learner, CountCollector(SMALL), 200)
+    for name, array in packed.arrays.items():
+        assert array.tobytes() == before[name].tobytes(), name
+    inner = learner._s3q if isinstance(learner, s4q.S4Q) else learner
+    assert inner is None or inner.ridge.tobytes() == ridge.tobytes()
+
+
+def test_a_cache_may_not_keep_two_levels_in_one_place() -> None:
+    learner = s4q.S4Q(SMALL, cache_episodes=6, pool=False)
+    s4q.run(learner, CountCollector(SMALL), 3)
+    packed = pack(learner)
+    cache = next(one["fields"] for one in packed.objects if one["kind"] == "TransitionCache")
+    cache["_tables"][1] = cache["_tables"][0]
+    with pytest.raises(ValueError, match="each level of a cache must have its own steps"):
+        unpack(packed, s4q.S4Q)
+
+
+def fields_of(packed: Packed, kind: str) -> dict[str, Any]:
+    """Of the first object of this kind."""
+    fields: dict[str, Any] = next(one["fields"] for one in packed.objects if one["kind"] == kind)
+    return fields
+
+
+def test_a_radius_without_levels_is_refused() -> None:
+    packed = pack(s3q_with_bonus())
+    packed.arrays[fields_of(packed, "S3Q")["radius"]["array"]] = np.array(1.0)
+    with pytest.raises(ValueError, match=r"radius must have shape \(H,\) or \(H, n_blocks\) = \(2,\); got \(\)"):
+        unpack(packed, s4q.S3Q)
+
+
+def test_a_controller_of_another_problem_is_refused() -> None:
+    says = r"controller holds a LinearQ whose theta has shape \(3, .* needs \(H, n_blocks, k\) = \(2, .*; use a LinearQ"
+    wrong = s4q.LinearQ.from_arrays(np.zeros((3, *SMALL.spec.theta_shape[1:])))
+    with pytest.raises(ValueError, match=says):
+        s4q.S3Q(SMALL, wrong)
+    learner = s4q.S3Q(SMALL, s4q.Mixture([s4q.UniformPolicy(SMALL.n_actions)], [1.0]))
+    learner.controller = s4q.Mixture([wrong], [1.0])
+    with pytest.raises(ValueError, match=says):
+        unpack(pack(learner), s4q.S3Q)
+
+
+NUMBERS: list[tuple[str, str, Any, str]] = [
+    ("S4Q", "_n_main", 5 * 10**18, "n_main must be a whole number of at most 4"),
+    ("MainLoop", "n_episodes", 10**400, "n_episodes must be a whole number of at most 4"),
+    ("MainLoop", "return_sum", "nan", "return_sum must be a number; got 'nan'"),
+    ("MainLoop", "return_sum", "inf", "return_sum must be a number; got 'inf'"),
+    ("QLevel", "clip", ["nan", 1.0], "must be a number; got 'nan'"),
+    ("QLevel", "noise", -1.0, "noise must be finite and not negative; got -1.0"),
+    ("QLevel", "kappa", "inf", "kappa must be a number; got 'inf'"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value", "says"), NUMBERS)
+def test_numbers_that_no_run_could_have_are_refused(kind: str, name: str, value: Any, says: str) -> None:
+    packed = pack(s4q_in_s3q())
+    fields_of(packed, kind)[name] = value
+    with pytest.raises(ValueError, match=says):
+        unpack(packed, s4q.S4Q)
+
+
+def test_what_could_not_be_read_is_not_saved() -> None:
+    learner = s4q_in_s3q()
+    for name, value, says in (("n_episodes", 5 * 10**18, "at most 4"), ("return_sum", np.nan, "finite to be saved")):
+        good = getattr(learner._loop, name)
+        setattr(learner._loop, name, value)
+        with pytest.raises(ValueError, match=f"{name} must be {says}"):
+            pack(learner)
+        setattr(learner._loop, name, good)
+    big = s4q.Checkpoint(learner=learner, seed=2**128 - 1, progress=Progress(budget=0))
+    assert unpack(pack(big), s4q.Checkpoint).seed == 2**128 - 1
+
+
+@pytest.mark.parametrize("name", ["noise", "ceiling", "ridge", "kappa"])
+@pytest.mark.parametrize("value", [-1.0, np.inf, np.nan])
+def test_a_q_level_refuses_numbers_that_make_no_bonus(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be finite and not negative; got {value}"):
+        s4q.LinearQ([QLevel(np.zeros((1, 1)), **{name: value})])
+
+
+def broken(part: str, name: str, value: Any) -> Callable[[s4q.S4Q], None]:
+    """Another value in a part of a learner."""
+
+    def change(learner: Any) -> None:
+        thing = learner
+        for step in filter(None, part.split(".")):
+            thing = getattr(thing, step)
+        object.__setattr__(thing, name, value)
+
+    return change
+
+
+def no_grams(learner: s4q.S4Q) -> None:
+    broken("_s3q", "_grams", None)(learner)
+    broken("_s3q", "_best_grams", None)(learner)
+
+
+def finished(learner: s4q.S4Q) -> None:
+    broken("_s3q", "fitted", True)(learner)
+    assert learner._s3q is not None
+    assert learner._s3q.finished
+
+
+def spent(learner: s4q.S4Q) -> None:
+    assert learner._s3q is not None
+    learner._replay_budget = learner._s3q.n_episodes
+
+
+def another_cache(learner: s4q.S4Q) -> None:
+    broken("_s3q", "cached", unpack(pack(learner.cache), type(learner.cache)))(learner)
+
+
+ZEROS = np.zeros(SMALL.horizon)
+CONTRADICTIONS: dict[str, tuple[Callable[[s4q.S4Q], None], str]] = {
+    "no grams": (no_grams, "Gram matrices were not kept"),
+    "some grams": (broken("_s3q", "_grams", None), "the Gram matrices of all epochs, or of none"),
+    "finished": (finished, "S3Q must have something left to do"),
+    "spent": (spent, "S3Q must have something left to do"),
+    "ridge": (broken("", "_ridge", ZEROS), "ridge is added to the Gram matrix, so it must be positive"),
+    "ridge of the bonus": (broken("_s3q.bonus", "ridge", ZEROS), "ridge is added to the Gram matrix"),
+    "phase": (broken("", "_phase", 9), "cannot be in S3Q of phase 9 with the loop of"),
+    "another cache": (another_cache, "S3Q must use the cache of the S4Q"),
+    "no cache": (broken("_s3q", "cached", None), "S3Q must use the cache of the S4Q"),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_an_s4q_whose_parts_contradict_each_other_is_refused(name: str) -> None:
+    change, says = CONTRADICTIONS[name]
+    learner = s4q_in_s3q()
+    assert isinstance(unpack(pack(learner), s4q.S4Q), s4q.S4Q)
+    change(learner)
+    with pytest.raises(ValueError, match=says) as caught:
+        unpack(pack(learner), s4q.S4Q)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_s3q_that_pools_within_an_s4q_that_does_not_is_refused() -> None:
+    mdp = s4q.problems.chain(3, 1)  # with one level the shapes are the same
+    learner = s4q.S4Q(mdp, cache_episodes=0, trigger=2.0, pool=False)
+    s4q.run(learner, CountCollector(mdp), 300, stop=lambda run: learner.open_phase is None)
+    broken("_s3q", "pool", True)(learner)
+    with pytest.raises(ValueError, match="agree whether steps are pooled"):
+        unpack(pack(learner), s4q.S4Q)
+
+
+def test_fits_must_count_the_policies_of_their_record(tmp_path: Path) -> None:
+    begun = s4q.S4Q(RIVER, cache_episodes=8)
+    s4q.run(begun, CountCollector(RIVER), 20, checkpoint=tmp_path / "run.s4q")  # the record begins later
+    learner = s4q.load(tmp_path / "run.s4q").learner
+    s4q.run(learner, CountCollector(RIVER), 10**5, record=True, checkpoint=tmp_path / "run.s4q")
+    progress = s4q.load(tmp_path / "run.s4q").progress
+    assert len(progress.fits[-1].per_policy) > 1
+    assert isinstance(unpack(pack(progress), Progress), Progress)
+    for other in (
+        replace(progress, record=()),
+        replace(progress, record=None),
+        replace(progress, record=progress.record and progress.record[1:]),
+        replace(progress, fits=(replace(progress.fits[-1], per_policy=np.zeros(1, np.int64)),)),
+    ):
+        with pytest.raises(ValueError, match=r"a fit of phase \d+ needs \d+ counts? in a record"):
+            unpack(pack(other), Progress)
+
+
+def test_a_fixed_bonus_is_stored_once_and_shared_again() -> None:
+    learner = s3q_with_bonus()
+    packed = pack(learner)
+    for again in (learner, unpack(packed, s4q.S3Q)):
+        assert isinstance(again.bonus, s4q.FixedBonus)
+        for h, level in enumerate(again.q.levels):
+            fit = again.bonus(h, QLevel(level.theta), Moments.zeros(*SMALL.spec.theta_shape[1:]))
+            assert fit.whitener is level.whitener
+            assert fit.width is level.width
+    whiteners = [array for array in packed.arrays.values() if array.shape[-3:] == SMALL.spec.gram_shape]
+    grams = 2 + 1  # of S3Q, and of its sums
+    assert len(whiteners) <= SMALL.horizon + grams
+    assert learner.bonus.whitener.shape == (SMALL.horizon, *SMALL.spec.gram_shape)
+    assert learner.bonus.width.tolist() == np.ones((SMALL.horizon, SMALL.spec.n_blocks)).tolist()
+
+
+def test_a_fixed_bonus_without_a_whitener_or_of_another_problem_is_refused() -> None:
+    learner: Any = s3q_with_bonus()
+    for shape, says in (((2, 1, 1), "a FixedBonus needs a whitener"), ((2, 9, 1), "bonus.whitener must have shape")):
+        white = np.ones((*shape, 1)) if shape[1] == 9 else None
+        width = None if white is None else np.ones(2)
+        learner.bonus._bonus = s4q.LinearQ.from_arrays(np.zeros(shape), white, width)
+        with pytest.raises(ValueError, match=says):
+            unpack(pack(learner), s4q.S3Q)
 
 
 def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 What is saved of an object is what its class annotates: `get_type_hints` names the fields and their types. Objects and
 arrays that several others hold are stored once and are shared again after reading: identity is part of the state.
+Arrays that were read are read only: objects that are saved replace their arrays and never write into them.
 Reading trusts nothing. Every name, type, size and reference is checked, and nothing may be left over. It must never
 run code that a file brings along. Beside the plain types, a field may be
 
-    int                            a count: never negative;  Positive: at least 1
+    int                            a count: never negative, at most 4e18;  Positive: at least 1
+    AnySize                        a whole number of at least 0 without a bound, such as a seed
+    float                          finite;  MaybeInfinite: anything but NaN
     Annotated[Array, "n K"]        an array, finite (an IntArray: never negative), with the sizes n and K
     Annotated[Array, "..."]        an array that the class checks itself
     Annotated[int, "K"]            the size K itself
@@ -19,7 +22,7 @@ An object is made without `__init__`. It then checks itself in `check_restored` 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from functools import cache
-from math import isfinite
+from math import isfinite, isnan
 from operator import index
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, final, get_args, get_origin, get_type_hints
@@ -33,6 +36,10 @@ T = TypeVar("T")
 _NOT_SAVED = "not saved"
 NotSaved = Annotated[T, _NOT_SAVED]
 Positive = Annotated[int, 1]
+AnySize = Annotated[int, "..."]
+MaybeInfinite = Annotated[float, "..."]
+_ANY = ("...",)
+_MOST = 4 * 10**18  # counts are added as int64, which holds twice as many
 
 
 @final
@@ -156,11 +163,14 @@ class _Packer:
         return int(self._known[id(thing)])
 
     def _leaf(self, one: _Type, value: Any, where: str) -> Any:
-        form, parts, _, optional = one
+        form, parts, extra, optional = one
         if optional and value is None:
             return None
         if form is float and not isfinite(value):  # JSON has no infinities
-            return str(float(value))
+            legitimate = extra == _ANY and not isnan(value)
+            return str(float(value)) if legitimate else _refuse(where, "finite to be saved", value)
+        if form is int and extra != _ANY and value > _MOST:
+            _refuse(where, f"at most {_MOST} to be saved", value)
         if form in (bool, int, float, str):
             return index(value) if form is int else form(value)
         if form is np.ndarray:
@@ -236,7 +246,7 @@ class _Store:
         form, parts, extra, optional = one
         if optional and value is None:
             return None
-        if form is float and value in ("inf", "-inf", "nan"):
+        if form is float and extra == _ANY and value in ("inf", "-inf"):
             return float(value)
         if form in (bool, float, str):
             fits = type(value) is form and (form is not float or isfinite(value))
@@ -263,6 +273,10 @@ class _Store:
         least = extra if isinstance(extra, int) else 0
         if type(value) is not int or value < least:
             _refuse(where, f"a whole number of at least {least}", value)
+        if extra == _ANY:
+            return int(value)
+        if value > _MOST:
+            _refuse(where, f"a whole number of at most {_MOST}", value)
         if isinstance(extra, tuple):
             self._require_sizes((value,), extra, where)
         return int(value)
@@ -279,9 +293,10 @@ class _Store:
             raise ValueError(f"{where} refers to the array {name!r}, which does not exist")
         self.used.add(name)
         array = self._packed.arrays[name]
+        array.setflags(write=False)  # a file may name one array for two fields: a write to one would change the other
         if array.dtype.str != dtype:
             raise ValueError(f"{where} must have dtype {dtype}; got {array.dtype.str}")
-        if letters != ("...",):
+        if letters != _ANY:
             self._require_sizes(array.shape, letters, where)
             require_finite(where, array)
         if dtype == "<i8" and array.min(initial=0) < 0:

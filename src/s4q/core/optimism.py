@@ -6,13 +6,13 @@ Nothing here knows an environment or an algorithm.
 """
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import Annotated, Any, final
 
 import numpy as np
 
 from s4q.core.blocks import Array, IntArray, Phi
-from s4q.core.codec import SavedAs
+from s4q.core.codec import MaybeInfinite, SavedAs
 from s4q.core.validation import frozen_array, require_finite, require_shape
 
 TIE = 1e-11  # of the best value: closer than this is equal
@@ -48,7 +48,7 @@ class QLevel:
     theta: Annotated[Any, SavedAs(Annotated[Array, "n k"])]
     whitener: Annotated[Any, SavedAs(Annotated[Array, "n k k"] | None)] = None
     width: Annotated[Any, SavedAs(Annotated[Array, "n"] | None)] = None
-    clip: tuple[float, float] = (-inf, inf)
+    clip: tuple[MaybeInfinite, MaybeInfinite] = (-inf, inf)
     second: Annotated[Any, SavedAs(Annotated[Array, "n k"] | None)] = None
     noise: float = 0.0
     ceiling: float = 0.0
@@ -60,14 +60,12 @@ class QLevel:
             raise ValueError("whitener and width make the bonus together: give both, or neither for no bonus")
         if not self.clip[0] <= self.clip[1]:  # NaN fails here too
             raise ValueError(f"clip holds (lower, upper) with lower <= upper; got {self.clip}")
+        for name in ("noise", "ceiling", "ridge", "kappa"):
+            value = getattr(self, name)
+            if not (isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be finite and not negative; got {value}")
         if isinstance(self.theta, np.ndarray | list | tuple):
             self._check()
-
-    def check_restored(self) -> None:
-        """Arrays read from a file are read only, so that levels go on sharing them."""
-        for array in self.arrays:
-            array.setflags(write=False)
-        self.__post_init__()
 
     def _check(self) -> None:
         theta = _frozen("theta", self.theta, (None, None), "(n_blocks, k)")

@@ -9,6 +9,7 @@ import numpy as np
 from s4q.core.blocks import Array, Phi, States
 from s4q.core.codec import SavedAs
 from s4q.core.linear_q import LinearQ
+from s4q.core.spec import Spec
 from s4q.core.validation import finite_array, require_count, require_probabilities, require_shape
 
 
@@ -89,12 +90,18 @@ class Mixture:
         return f"Mixture({len(self.policies)} policies, weights {shown}{more})"
 
 
-def as_mixture(controller: Policy | Mixture, n_actions: int) -> Mixture:
-    """A controller as a mixture; a single policy is one of itself alone."""
+def as_mixture(controller: Policy | Mixture, spec: Spec) -> Mixture:
+    """A controller of the problem as a mixture; a single policy is one of itself alone."""
     if not isinstance(controller, Mixture):
         require_policy("controller", controller)
         controller = Mixture([controller], np.ones(1))
     for policy in controller.policies:
-        if isinstance(policy, UniformPolicy) and policy.n_actions != n_actions:
-            raise ValueError(f"controller has {policy.n_actions} actions, but the problem has {n_actions}")
+        if isinstance(policy, UniformPolicy) and policy.n_actions != spec.n_actions:
+            raise ValueError(f"controller has {policy.n_actions} actions, but the problem has {spec.n_actions}")
+        shape = (policy.horizon, *policy.levels[0].theta.shape) if isinstance(policy, LinearQ) else spec.theta_shape
+        if shape != spec.theta_shape:
+            raise ValueError(
+                f"controller holds a LinearQ whose theta has shape {shape}, but the problem needs (H, n_blocks, k) = "
+                f"{spec.theta_shape}; use a LinearQ that was made for this horizon and these features"
+            )
     return controller

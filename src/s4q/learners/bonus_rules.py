@@ -9,6 +9,7 @@ from math import inf
 from typing import Annotated, Protocol, final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
 from s4q.core.codec import Positive
@@ -16,7 +17,7 @@ from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Spec
 from s4q.core.optimism import QLevel
-from s4q.core.validation import finite_array, require_shape
+from s4q.core.validation import finite_array, require_positive, require_shape
 from s4q.learners.presets import Constants
 
 
@@ -35,9 +36,10 @@ class BonusRule(Protocol):
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class FixedBonus:
     """A bonus given from outside, as in the paper: width_h |W_h phi|.
+
+    Every fit of a level holds the same two arrays, which are never written.
 
     Args:
         whitener: W with W Sigma W^T = I, (H, n_blocks, k, k).
@@ -47,22 +49,43 @@ class FixedBonus:
     array([0.5, 0.5])
     """
 
-    whitener: Annotated[Array, "H B K K"]
-    width: Annotated[Array, "H B"]
+    _bonus: LinearQ  # the bonus alone: theta = 0
 
-    def __post_init__(self) -> None:
-        white, width = finite_array("whitener", self.whitener), finite_array("width", self.width)
+    def __init__(self, whitener: ArrayLike, width: ArrayLike) -> None:
+        white = finite_array("whitener", whitener)
         require_shape("whitener", white, (None, None, None, None), "(H, n_blocks, k, k)")
-        checked = LinearQ.from_arrays(np.zeros(white.shape[:3]), white, width)  # one place knows the shapes of a bonus
-        object.__setattr__(self, "whitener", white)
-        object.__setattr__(self, "width", np.stack([level.width for level in checked.levels]))
-        for array in (self.whitener, self.width):
-            array.setflags(write=False)
+        self._bonus = LinearQ.from_arrays(np.zeros(white.shape[:3]), white, width)
+
+    def check_restored(self) -> None:
+        """What was read from a file must be a bonus."""
+        if any(level.whitener is None for level in self._bonus.levels):
+            raise ValueError("a FixedBonus needs a whitener and a width at every level")
+
+    @property
+    def whitener(self) -> Array:
+        """W of all levels, (H, n_blocks, k, k): a copy."""
+        return np.stack([level.whitener for level in self._bonus.levels])
+
+    @property
+    def width(self) -> Array:
+        """The widths of all levels, (H, n_blocks): a copy."""
+        return np.stack([level.width for level in self._bonus.levels])
+
+    def require_fit(self, spec: Spec) -> None:
+        """Refuse a bonus of another problem.
+
+        Args:
+            spec: The problem.
+        """
+        want, got = (spec.horizon, *spec.gram_shape), self.whitener.shape
+        if got != want:
+            raise ValueError(f"bonus.whitener must have shape (H, n_blocks, k, k) = {want}; got {got}")
 
     def __call__(self, level: int, fit: QLevel, moments: Moments) -> QLevel:
         """The fit with the given bonus. The arguments are those of a BonusRule."""
         del moments
-        return replace(fit, whitener=self.whitener[level], width=self.width[level])
+        bonus = self._bonus.levels[level]
+        return replace(fit, whitener=bonus.whitener, width=bonus.width)
 
 
 @final
@@ -74,6 +97,9 @@ class OwnGramBonus:
     phase: Positive
     n_total: int
     ridge: Annotated[Array, "H"]
+
+    def __post_init__(self) -> None:
+        require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
 
     def __call__(self, level: int, fit: QLevel, moments: Moments) -> QLevel:
         """The fit with the bonus that the preset prescribes. The arguments are those of a BonusRule."""
@@ -102,9 +128,8 @@ def fitted_level(
 
 def zero_fit(spec: Spec, bonus: BonusRule | None, share_whitener: bool = False) -> LinearQ:
     """The fit of no samples: theta = 0, and the bonus alone if there is one."""
-    if isinstance(bonus, FixedBonus) and bonus.whitener.shape != (spec.horizon, *spec.gram_shape):
-        want = (spec.horizon, *spec.gram_shape)
-        raise ValueError(f"bonus.whitener must have shape (H, n_blocks, k, k) = {want}; got {bonus.whitener.shape}")
+    if isinstance(bonus, FixedBonus):
+        bonus.require_fit(spec)
     nothing, levels = Moments.zeros(spec.n_blocks, spec.block_dim), list[QLevel]()
     for h in reversed(range(spec.horizon)):
         shared = levels[0].whitener if share_whitener and levels else None

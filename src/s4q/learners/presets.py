@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
+from s4q.core.codec import AnySize
 from s4q.core.least_squares import Moments
 from s4q.core.messages import Spec
 from s4q.core.optimism import QLevel
@@ -51,8 +52,8 @@ class Constants:
     fixed_ridge: Annotated[Array, "H"] | None
     fixed_width: Annotated[Array, "H"] | None
     fixed_trigger: tuple[float, float] | None
-    max_episodes: int | None
-    cache_episodes: int  # transitions of so many first episodes are kept
+    max_episodes: AnySize | None
+    cache_episodes: AnySize  # transitions of so many first episodes are kept
     pool: bool  # every step is a sample for every level
 
     @property

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Positive, SavedAs
+from s4q.core.codec import AnySize, Positive, SavedAs
 from s4q.core.least_squares import Moments, constrained_fit
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import A, Asks, Regress, Regression, Spec
@@ -66,7 +66,7 @@ class S3Q:
     controller: Mixture
     bonus: Annotated[BonusRule | None, SavedAs(FixedBonus | OwnGramBonus | None)]
     ridge: Annotated[Array, "H"]
-    epoch_size: int | None
+    epoch_size: AnySize | None
     radius: Annotated[Array, "..."]  # (H,) or (H, n_blocks), infinite for no ball
     pool: bool
     _share_whitener: bool
@@ -103,7 +103,7 @@ class S3Q:
         first_id: int = 0,
     ) -> None:
         self.spec = spec_of(problem)
-        self.controller = as_mixture(controller, self.spec.n_actions)
+        self.controller = as_mixture(controller, self.spec)
         if not (bonus is None or callable(bonus)):
             raise ValueError(f"bonus must be None, a FixedBonus or another BonusRule; got {type(bonus).__name__}")
         self.bonus = bonus
@@ -111,12 +111,10 @@ class S3Q:
         self.pool, self.cached, self.epoch_size = pool, cached, epoch_size
         self.radius = ball_radii(self.spec, radius)
         self._check_settings()
-        self._grams = np.zeros(self._grams_shape) if keep_grams else None
-        self._residuals = np.zeros(self.spec.horizon)
-        self._best_grams = np.zeros(self._grams_shape) if keep_grams else None
+        self._best_grams = self._grams = np.zeros(self._grams_shape) if keep_grams else None
+        self.residuals = self._residuals = np.zeros(self.spec.horizon)
         self.fitted = False
         self.n_fitted = self.n_episodes = 0
-        self.residuals = np.zeros(self.spec.horizon)
         self._best = zero_fit(self.spec, bonus, share_whitener)  # [Alg1:Initialize]
         self._target, self._share_whitener = [], share_whitener
         self._epoch = 1
@@ -134,11 +132,15 @@ class S3Q:
     def check_restored(self) -> None:
         """What was read from a file must be of one problem, and in the middle of it."""
         self._check_settings()
-        as_mixture(self.controller, self.spec.n_actions)
-        ball_radii(self.spec, self.radius)
+        as_mixture(self.controller, self.spec)
+        if isinstance(self.bonus, FixedBonus):
+            self.bonus.require_fit(self.spec)
+        require_shape("radius", self.radius, ball_radii(self.spec, self.radius).shape, "(H,) or (H, n_blocks)")
         require_shape("theta", self._best.theta, self.spec.theta_shape, "(H, n_blocks, k)")
         for fit in self._target:
             require_shape("theta", fit.theta, self.spec.theta_shape[1:], "(n_blocks, k)")
+        if (self._grams is None) != (self._best_grams is None):
+            raise ValueError("S3Q must keep the Gram matrices of all epochs, or of none")
         for grams in (self._grams, self._best_grams):
             if grams is not None:
                 require_shape("grams", grams, self._grams_shape, "(H or 1, n_blocks, k, k)")
@@ -247,7 +249,8 @@ class S3Q:
             held = self.cached.moments(level, self._next_target)
             moments = moments + held if moments.n else held
         theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
-        self._residuals[level] = residual_variance(moments, theta, float(self.ridge[level]))
+        residual = residual_variance(moments, theta, float(self.ridge[level]))
+        self._residuals = _with_entry(self._residuals, level, residual)
         shared = self._target[-1].whitener if self._share_whitener and self._target else None
         fit = fitted_level(self.spec, level, theta, moments, self.bonus, shared)
         self._target.insert(0, fit)  # [Alg1:TargetUpdate]
@@ -255,7 +258,7 @@ class S3Q:
             before = self._grams if level < self.spec.horizon - 1 else 0.0
             self._grams = before + self._moments.gram[None] / self.spec.horizon
         elif self._grams is not None:
-            self._grams[level] = self._moments.gram
+            self._grams = _with_entry(self._grams, level, self._moments.gram)
         self._next_id += 1
         if level > 0:
             self._start_level(level - 1)
@@ -264,8 +267,7 @@ class S3Q:
 
     def _finish_epoch(self) -> None:
         self._best, self._target = LinearQ(self._target), []  # [Alg1:Qbest]
-        self._best_grams = None if self._grams is None else self._grams.copy()
-        self.residuals = self._residuals.copy()
+        self._best_grams, self.residuals = self._grams, self._residuals
         self.fitted = True
         self.n_fitted = self.n_level
         self._epoch += 1
@@ -284,3 +286,10 @@ class S3Q:
             raise ValueError(
                 f"answer.episodes_per_policy needs one count for each of {len(self.controller.policies)} policies"
             )
+
+
+def _with_entry(array: Array, level: int, value: ArrayLike) -> Array:
+    """A copy of the array with another entry: other fields may hold the same array."""
+    changed = array.copy()
+    changed[level] = value
+    return changed

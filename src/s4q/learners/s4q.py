@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import Positive
+from s4q.core.codec import AnySize, Positive
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import A, Asks, Explore, Regress, Regression, Spec, Visits
 from s4q.core.optimism import QLevel
 from s4q.core.policies import Mixture
 from s4q.core.spec import HasSpec, spec_of
-from s4q.core.validation import require_count, require_shape
+from s4q.core.validation import require_count, require_positive, require_shape
 from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_fit
 from s4q.learners.diagnostics import Finding, diagnose
 from s4q.learners.explanation import explain
@@ -87,7 +87,7 @@ class S4Q:
     _loop: MainLoop  # of the running phase, or of the phase before while S3Q prepares the next
     _phase: Positive
     _next_id: int
-    _replay_budget: int  # of the S3Q call in progress, in episodes
+    _replay_budget: AnySize  # of the S3Q call in progress, in episodes
     _n_main: int  # episodes so far
     _n_replayed: int
 
@@ -132,13 +132,28 @@ class S4Q:
 
     def check_restored(self) -> None:
         """Parts read from a file must be of one problem."""
-        specs = [self.cache.spec] if self._s3q is None else [self.cache.spec, self._s3q.spec]
-        if any(spec != self.spec for spec in specs):
-            raise ValueError("the parts of an S4Q must be of one problem")
+        parts: list[TransitionCache | S3Q] = [self.cache] if self._s3q is None else [self.cache, self._s3q]
+        if any(part.spec != self.spec or part.pool != self.constants.pool for part in parts):
+            raise ValueError("the parts of an S4Q must be of one problem, and agree whether steps are pooled")
+        require_positive("ridge", float(self._ridge.min()), "added to the Gram matrix")
         for name, array in (("gram", self._gram), ("cov_ref", self._loop.cov_ref)):
             require_shape(name, array, self._gram_shape, "(H or 1, n_blocks, k, k)")
         for entry in self.memory.entries:
             require_shape("theta", entry.policy.theta, self.spec.theta_shape, "(H, n_blocks, k)")
+        if self._loop.phase != self._phase - (self._s3q is not None):
+            stage = "a main loop" if self._s3q is None else "S3Q"
+            raise ValueError(f"S4Q cannot be in {stage} of phase {self._phase} with the loop of {self._loop.phase}")
+        if self._s3q is not None:
+            self._check_restored_s3q(self._s3q)
+
+    def _check_restored_s3q(self, s3q: S3Q) -> None:
+        require_shape("grams", s3q.grams, self._gram_shape, "(H or 1, n_blocks, k, k)")
+        if s3q.finished or s3q.n_episodes >= self._replay_budget:
+            raise ValueError(
+                f"S3Q must have something left to do; it played {s3q.n_episodes} of {self._replay_budget} episodes"
+            )
+        if s3q.cached is not (self.cache if self.cache.n_episodes else None):
+            raise ValueError("S3Q must use the cache of the S4Q that calls it")
 
     @property
     def spec(self) -> Spec:

@@ -5,7 +5,7 @@ learner computes the cached part of each level's sums itself, with the target at
 bit are stored once, with a count.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from typing import Any, Protocol, final
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from s4q.core.blocks import Array, IntArray
-from s4q.core.codec import NotSaved
+from s4q.core.codec import AnySize, NotSaved
 from s4q.core.factors import Factors
 from s4q.core.least_squares import Moments, elliptical_norm_sq, gram_of
 from s4q.core.messages import Spec, Transitions
@@ -44,7 +44,7 @@ class TransitionCache:
     """
 
     spec: Spec
-    max_episodes: int
+    max_episodes: AnySize
     pool: bool
     n_episodes: int = 0
     _tables: list["_StepTable"] = field(init=False)
@@ -56,6 +56,8 @@ class TransitionCache:
         """Steps read from a file must be of this problem, and fit."""
         if self.room < 0 or len(self._tables) != (1 if self.pool else self.spec.horizon):
             raise ValueError(f"a cache of {self.max_episodes} episodes cannot hold {self.n_episodes} in this form")
+        if len({id(table) for table in self._tables}) < len(self._tables):
+            raise ValueError("each level of a cache must have its own steps")
         for steps in (table.steps for table in self._tables if table.steps is not None):
             if max(steps.blocks.max(initial=0), steps.next_blocks.max(initial=0)) >= self.spec.n_blocks:
                 raise ValueError(f"blocks of cached steps must lie in 0..{self.spec.n_blocks - 1}")
@@ -179,11 +181,12 @@ class _StepTable:
         inside = np.flatnonzero(places < len(self._digests))
         new[inside] = self._digests[places[inside]] != digests[inside]
         if self.steps is not None:
-            self.steps.weights[self._rows[places[~new]]] += counts[~new]
+            weights = self.steps.weights.copy()  # arrays read from a file are read only
+            weights[self._rows[places[~new]]] += counts[~new]
+            self.steps = replace(self.steps, weights=weights)
         if new.any():
             order = np.argsort(first[new])  # appended in the order of their coming
-            fresh = steps.rows(first[new][order])
-            fresh.weights[:] = counts[new][order]
+            fresh = replace(steps.rows(first[new][order]), weights=counts[new][order])
             rows = np.empty(len(order), dtype=np.int64)
             rows[order] = len(self._rows) + np.arange(len(order))
             self._digests = np.insert(self._digests, places[new], digests[new])

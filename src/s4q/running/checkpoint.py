@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, final
 
-from s4q.core.codec import NotSaved, Packed, cannot_be_saved, pack, unpack
+from s4q.core.codec import AnySize, NotSaved, Packed, cannot_be_saved, pack, unpack
 from s4q.core.messages import Learner
 from s4q.core.validation import require_count, require_positive
 from s4q.core.version import __version__
@@ -37,7 +37,7 @@ class Checkpoint:
     """
 
     learner: S3Q | S4Q
-    seed: int  # of the collector
+    seed: AnySize  # of the collector
     progress: Progress
     extra: Extra = field(default_factory=dict)  # what the writer kept beside the run
     n_episodes: NotSaved[int] = field(init=False)  # the learner had answered, those of earlier runs included

@@ -3,6 +3,7 @@
 The Accounting of a run counts in it, and a checkpoint keeps it beside the learner.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import final
@@ -43,6 +44,14 @@ class Progress:
         learned = self.episodes - self.evaluation_episodes
         if not self.phase_played.episodes <= self.played.episodes <= learned:
             raise ValueError(f"main loops cannot have {self.played.episodes} of {learned} episodes")
+        phases = [one.phase for one in self.record or ()]
+        if phases != sorted(set(phases)):
+            raise ValueError("the phases of a record must be in order, none twice")
+        for fit in self.fits:  # it counts the episodes of each policy recorded before it, and of all others together
+            before = bisect_left(phases, fit.phase)
+            if self.record is None or len(fit.per_policy) != before + 1:
+                got = len(fit.per_policy)
+                raise ValueError(f"a fit of phase {fit.phase} needs {before + 1} counts in a record; got {got}")
         if not 0 <= self.evaluation_share < 1:
             raise ValueError(f"evaluation_share must lie in [0, 1); got {self.evaluation_share}")
         if sum(one.n_episodes for one in self.evaluations.values()) > self.evaluation_episodes:
