@@ -127,7 +127,7 @@ class S4Q:
 
     def check_restored(self) -> None:
         """Parts read from a file must be of one problem."""
-        parts = [self.cache] if self._s3q is None else [self.cache, self._s3q]
+        parts: list[TransitionCache | S3Q] = [self.cache] if self._s3q is None else [self.cache, self._s3q]
         if any(part.spec != self.spec or part.pool != self.constants.pool for part in parts):
             raise ValueError("the parts of an S4Q must be of one problem, and agree whether steps are pooled")
         require_positive("ridge", float(self._ridge.min()), "added to the Gram matrix")
