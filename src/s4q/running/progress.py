@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from s4q.certificates.certifier import Certified
-from s4q.core.codec import Positive
+from s4q.core.codec import MaybeInfinite, Positive
 from s4q.core.messages import Returns
 from s4q.learners.fit_record import FitRecord
 from s4q.learners.main_loop import PhaseRecord
@@ -25,7 +25,7 @@ class Progress:
     name: str = ""  # a digest of seed, budget and settings, by which a log knows its lines
     episodes: int = 0
     steps: int = 0
-    regret: float = 0.0
+    regret: MaybeInfinite = 0.0
     cpu_seconds: float = 0.0
     played: Played = field(default_factory=Played)  # in main loops, so far
     phase_played: Played = field(default_factory=Played)  # in the main loop of the running phase
