@@ -23,6 +23,7 @@ from s4q.collectors.stepping.env_facts import (
     reward_range_of,
     spaces_of,
 )
+from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
 from s4q.features import OneHot, default_features, registry
@@ -161,6 +162,11 @@ class Agent:
         return self.collector.seed
 
     @property
+    def policy(self) -> LinearQ:
+        """The policy that `predict` and `evaluate` use: the best by its own returns so far, not the newest."""
+        return self.learner.best
+
+    @property
     def horizon(self) -> int:
         """Steps of an episode."""
         return self.learner.spec.horizon
@@ -273,9 +279,10 @@ class Agent:
         steps[_one_each("episode_start", episode_start, len(batch), "biuf", "True where an episode begins") > 0] = 0
         chosen = np.zeros(len(batch), dtype=np.int64)
         levels = steps % self.horizon
+        policy = self.policy
         for h in np.unique(levels).tolist():
             rows = np.flatnonzero(levels == h)
-            chosen[rows] = self.learner.policy.greedy(h, self.features(h, batch[rows]))
+            chosen[rows] = policy.greedy(h, self.features(h, batch[rows]))
         chosen += int(actions.start)
         return (chosen[0], (steps + 1).reshape(())) if single else (chosen, steps + 1)
 
@@ -287,7 +294,7 @@ class Agent:
         """
         require_count("episodes", episodes, "the number of episodes to play")
         spec = self.learner.spec
-        seen = self.collector.collect(Evaluate(_EVALUATION, self.learner.policy, int(episodes)))
+        seen = self.collector.collect(Evaluate(_EVALUATION, self.policy, int(episodes)))
         mean, n = seen.return_sum / seen.n_episodes, seen.n_episodes
         squares = cast(float, seen.return_sum_sq)  # known wherever episodes are stepped
         spread = max(squares / n - mean**2, 0.0)

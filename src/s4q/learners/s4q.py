@@ -30,6 +30,7 @@ from s4q.core.optimism import QLevel
 from s4q.core.policies import Mixture
 from s4q.core.spec import HasSpec, spec_of
 from s4q.core.validation import require_count, require_positive, require_shape
+from s4q.learners.best_policy import BestPolicy, Candidate
 from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_fit
 from s4q.learners.diagnostics import Finding, diagnose
 from s4q.learners.explanation import explain
@@ -88,6 +89,7 @@ class S4Q:
     _phase: Positive
     _next_id: int
     _replay_budget: AnySize  # of the S3Q call in progress, in episodes
+    _best: BestPolicy  # of the finished phases
     _n_main: int  # episodes so far
     _n_replayed: int
 
@@ -127,6 +129,7 @@ class S4Q:
         self._n_main = self._n_replayed = self._next_id = self._phase = self._replay_budget = 0
         self.cache = TransitionCache(self.spec, self.constants.cache_episodes, self.constants.pool)
         self.memory = PolicyReplayMemory()  # [Alg2:Initialize]
+        self._best = BestPolicy(self.spec.value_bound[0])
         self._gram = np.zeros(self._gram_shape)
         self._begin_phase()
 
@@ -180,6 +183,14 @@ class S4Q:
         return self._loop.q
 
     @property
+    def best(self) -> LinearQ:
+        """The policy to deploy: the one whose own returns speak best for it; see `best_policy`. Not the newest."""
+        best, loop = self._best, self._loop
+        if self._s3q is None and loop.n_episodes:  # the running phase counts too
+            best = best.with_candidate(Candidate.of(loop.record()))
+        return self.policy if best.best is None else best.best.policy
+
+    @property
     def phases(self) -> int:
         """Finished phases."""
         return self._phase - 1
@@ -201,6 +212,10 @@ class S4Q:
         last = self.last_phase
         kept = 0 if last is None else last.q.nbytes + last.cov_ref.nbytes + last.increment.nbytes
         cached = self.cache.nbytes + self.cache.gram_nbytes
+        best = self._best.best
+        others = [entry.policy for entry in self.memory.entries] + ([] if last is None else [last.q])
+        if best is not None and not any(best.policy is one for one in others):
+            kept += best.policy.nbytes
         return self.memory.nbytes + cached + self._loop.nbytes + self._gram.nbytes + s3q + kept
 
     def explain(self) -> str:
@@ -304,6 +319,7 @@ class S4Q:
     def _end_phase(self) -> None:
         loop = self._loop
         self.last_phase = loop.record()
+        self._best = self._best.with_candidate(Candidate.of(self.last_phase))
         if loop.n_episodes > loop.n_cached:  # what is in the cache is never replayed
             self.memory.append(loop.q, loop.n_episodes - loop.n_cached)  # [Alg2:Append]
         self._gram = loop.cov_ref + loop.increment

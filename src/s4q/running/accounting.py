@@ -42,6 +42,7 @@ class Run(Totals):
         mean_length: Their mean length, in steps.
         curve: A point per finished phase, and one for the end.
         policy: The newest policy.
+        best: The policy to deploy: an S4Q's best by its own returns, else the newest.
         q: The newest Q.
         record: All phases, for an audit, with record=True. Else None.
         certificate: With stop_when_gap or an evaluation_share, or with record=True if the preset proves optimism. Else
@@ -52,6 +53,7 @@ class Run(Totals):
 
     curve: tuple[Point, ...]
     policy: Policy
+    best: Policy
     q: LinearQ
     record: Record | None = None
     certificate: Certificate | None = None
@@ -262,6 +264,7 @@ class Accounting:
             **{**asdict(now), **whole},
             curve=(*self._so_far.points, now),
             policy=self._learner.policy,
+            best=getattr(self._learner, "best", self._learner.policy),
             q=self._learner.q,
             record=None if self._recorder is None else self._recorder.record(),
             certificate=None if self._certifier is None else self._certifier.certificate(),

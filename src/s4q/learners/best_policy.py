@@ -1,0 +1,91 @@
+"""The policy to keep: the one whose own returns speak best for it, by a lower confidence bound.
+
+With features that are not exact the newest policy is not always the best: a fit can be spoiled by what it cannot
+represent. S4Q tells this module of every finished phase and asks it which policy to deploy. Exploration never asks.
+"""
+
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import final
+
+from s4q.core.codec import Positive
+from s4q.core.linear_q import LinearQ
+from s4q.core.messages import sum_if_known
+from s4q.learners.main_loop import PhaseRecord
+
+_STANDARD_ERRORS = 2.0  # below the mean
+_PRIOR_SAMPLES = 3.0  # weight of the variance of all returns in the variance of one policy's
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Candidate:
+    """A policy and the returns of its main loop, for rewards shifted to start at 0."""
+
+    policy: LinearQ
+    phase: Positive
+    n_episodes: Positive
+    return_sum: float
+    return_sum_sq: float | None  # None where the collector cannot tell
+
+    @classmethod
+    def of(cls, record: PhaseRecord) -> "Candidate":
+        """The policy of a phase that has played at least one episode."""
+        return cls(record.q, record.phase, record.n_episodes, record.return_sum, record.return_sum_sq)
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return self.return_sum / self.n_episodes
+
+    @property
+    def squares(self) -> float:
+        """Sum of squared deviations from the mean; 0 where the squares of returns are not known."""
+        return 0.0 if self.return_sum_sq is None else max(self.return_sum_sq - self.return_sum * self.mean, 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class BestPolicy:
+    """The best candidate so far, and what the returns of all candidates say of their variance.
+
+    A candidate is worth mean - 2 sqrt(s^2 / n) with s^2 = ((n - 1) s_own^2 + 3 S^2) / (n + 2). S^2 is the larger of the
+    mean variance within a policy and the variance of all returns. So a single lucky episode seldom wins, and no number
+    of episodes is asked for first. Where a collector cannot tell the squares of returns, s^2 is the largest variance
+    that returns between 0 and the value bound can have.
+
+    What it does not promise. The bound holds for one policy looked at once, not for the best of many. Only the best
+    candidate is kept, so one that was put aside never comes back. Where a guarantee is wanted, evaluate the policy on
+    episodes of their own.
+    """
+
+    value_bound: float  # of the returns
+    best: Candidate | None = None
+    n_candidates: int = 0
+    n_episodes: int = 0
+    return_sum: float = 0.0
+    return_sum_sq: float | None = 0.0
+    squares: float = 0.0  # squared deviations of returns from the mean of their own policy, added up
+
+    def with_candidate(self, new: Candidate) -> "BestPolicy":
+        """The same with one candidate more."""
+        seen = replace(
+            self,
+            n_candidates=self.n_candidates + 1,
+            n_episodes=self.n_episodes + new.n_episodes,
+            return_sum=self.return_sum + new.return_sum,
+            return_sum_sq=sum_if_known(self.return_sum_sq, new.return_sum_sq),
+            squares=self.squares + new.squares,
+        )
+        better = seen.best is None or seen.lower_bound(new) >= seen.lower_bound(seen.best)
+        return replace(seen, best=new) if better else seen
+
+    def lower_bound(self, one: Candidate) -> float:
+        """What a candidate is worth, in shifted rewards."""
+        n = one.n_episodes
+        if self.return_sum_sq is None:
+            return one.mean - _STANDARD_ERRORS * self.value_bound / 2 / sqrt(n)
+        spread = max(self.return_sum_sq - self.return_sum**2 / self.n_episodes, 0.0) / self.n_episodes
+        within = self.squares / max(self.n_episodes - self.n_candidates, 1)
+        variance = (one.squares + _PRIOR_SAMPLES * max(within, spread)) / (n - 1 + _PRIOR_SAMPLES)
+        return one.mean - _STANDARD_ERRORS * sqrt(variance / n)
