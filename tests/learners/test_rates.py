@@ -7,7 +7,6 @@ import pytest
 
 import s4q
 from s4q.collectors import EpisodeCollector
-from s4q.core.messages import Explore
 from s4q.problems import FiniteMDP
 
 SEEDS = range(6)
@@ -58,16 +57,30 @@ def moving_target_errors(mdp: FiniteMDP, seed: int) -> dict[int, float]:
 
 
 def uniform_episodes(mdp: FiniteMDP, seed: int) -> Iterator[list[tuple[np.ndarray, float, np.ndarray]]]:
-    """2^LAST episodes of the uniform policy as (phi, reward, next features) per level."""
-    white = np.broadcast_to(np.eye(mdp.dim), (mdp.horizon, 1, mdp.dim, mdp.dim))
-    collector = EpisodeCollector(mdp, seed=seed)
+    """2^LAST episodes of the uniform policy as (phi, reward, next features) per level, played by plain numpy."""
+    assert not mdp.terminal.any()
+    low, spread = mdp.spec.reward_min, mdp.spec.reward_max - mdp.spec.reward_min
+    arrivals, levels = np.cumsum(mdp.transitions, axis=-1), range(mdp.horizon)
     for part in range(2**LAST // 1024):
-        request = Explore(part, s4q.UniformPolicy(mdp.n_actions), white, (np.inf, 0.0), 1024, keep=1024)
-        kept = collector.collect(request).kept
-        by_level = [np.flatnonzero(kept.levels == h) for h in range(mdp.horizon)]
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part, 0)))
+        numbers = rng.random((1024, 1 + 3 * mdp.horizon))
+        states = drawn(np.cumsum(mdp.start), numbers[:, 0])
+        steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        for h in levels:
+            actions = drawn(np.arange(1, mdp.n_actions + 1) / mdp.n_actions, numbers[:, 1 + 3 * h])
+            means = mdp.rewards[h, states, actions] - low
+            noisy = mdp.reward_noise == "bernoulli"
+            rewards = np.where(numbers[:, 2 + 3 * h] * spread < means, spread, 0.0) if noisy else means
+            x = mdp.features.vectors[h, states, actions]
+            states = drawn(arrivals[h, states, actions], numbers[:, 3 + 3 * h])
+            steps.append((x, rewards, mdp.features.vectors[min(h + 1, mdp.horizon - 1), states]))
         for episode in range(1024):
-            rows = [by_level[h][episode] for h in range(mdp.horizon)]
-            yield [(kept.vectors[i], float(kept.rewards[i]), kept.next_vectors[i]) for i in rows]
+            yield [(x[episode], float(rewards[episode]), after[episode]) for x, rewards, after in steps]
+
+
+def drawn(cumulative: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The outcome of each number in [0, 1), by cumulative probabilities (..., outcomes)."""
+    return np.minimum((cumulative <= numbers[:, None]).sum(axis=-1), cumulative.shape[-1] - 1)
 
 
 def slope(mdp: FiniteMDP, errors_of: Callable[[FiniteMDP, int], dict[int, float]], seeds: range) -> float:
