@@ -1,5 +1,6 @@
 """The policy to keep: the best by a lower confidence bound on its own returns."""
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -8,6 +9,7 @@ import pytest
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
+from s4q.core.codec import pack, unpack
 from s4q.learners.best_policy import BestPolicy, Candidate
 
 
@@ -106,3 +108,14 @@ def test_an_agent_deploys_it() -> None:
     assert all(steps)
     assert not agent.policy.same_as(other)
     assert agent.evaluate(5).mean == 1.0
+
+
+def test_a_file_whose_best_policy_is_of_another_problem_is_refused() -> None:
+    mdp = s4q.problems.chain()
+    learner = s4q.S4Q(mdp)
+    s4q.run(learner, CountCollector(mdp, seed=0), 50)
+    assert learner._best.best is not None
+    short = s4q.LinearQ(learner._best.best.policy.levels[1:])
+    learner._best = replace(learner._best, best=replace(learner._best.best, policy=short))
+    with pytest.raises(ValueError, match="theta must have shape"):
+        unpack(pack(learner), s4q.S4Q)

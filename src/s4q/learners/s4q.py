@@ -141,8 +141,9 @@ class S4Q:
         require_positive("ridge", float(self._ridge.min()), "added to the Gram matrix")
         for name, array in (("gram", self._gram), ("cov_ref", self._loop.cov_ref)):
             require_shape(name, array, self._gram_shape, "(H or 1, n_blocks, k, k)")
-        for entry in self.memory.entries:
-            require_shape("theta", entry.policy.theta, self.spec.theta_shape, "(H, n_blocks, k)")
+        kept = [entry.policy for entry in self.memory.entries]
+        for policy in kept if self._best.best is None else [*kept, self._best.best.policy]:
+            require_shape("theta", policy.theta, self.spec.theta_shape, "(H, n_blocks, k)")
         if self._loop.phase != self._phase - (self._s3q is not None):
             stage = "a main loop" if self._s3q is None else "S3Q"
             raise ValueError(f"S4Q cannot be in {stage} of phase {self._phase} with the loop of {self._loop.phase}")
