@@ -18,7 +18,7 @@ help:
 	@echo "make bench  benchmark tables (some minutes)"
 	@echo "make peers  tests against Stable-Baselines3, in an environment of their own (.venv-peers, some GB)"
 	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; tens of minutes, resumable)"
-	@echo "make bench-practical  the preset practical on all problems, and its sensitivity (half an hour)"
+	@echo "make bench-practical  the preset practical on all problems, against baselines, on classic control, and its sensitivity (two hours)"
 
 setup: $(STAMP)
 
@@ -46,6 +46,8 @@ bench: $(STAMP)
 
 bench-practical: $(STAMP)
 	$(BIN)/python -m benchmarks.practical
+	$(BIN)/python -m benchmarks.tabular_baselines
+	$(BIN)/python -m benchmarks.control
 	$(BIN)/python -m benchmarks.sensitivity
 
 # Other libraries are large, so nothing else needs this environment.

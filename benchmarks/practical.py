@@ -1,67 +1,79 @@
-"""The preset `practical` on few episodes, one setting for all problems: `python -m benchmarks.practical [rows]`.
+"""The preset `practical` on few episodes, one setting for all problems: `python -m benchmarks.practical --help`.
 
 Exact regret with every episode charged, replay included. Solved: from that episode to the end of the run every
-main-loop policy has a gap of at most 5 % of V*. Each row is run twice: with the value bound a user would know, and
-with one ten times too large.
+main-loop policy has a gap of at most 5 % of V*. Each row is run with the value bound a user would know, and with
+bounds three and ten times too large. `--json` keeps the mean regrets, and `--against` compares with kept ones.
 """
 
+import argparse
+import json
 import sys
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 import s4q
+from benchmarks.runs import add_to_file, arguments, chosen, empty_table, played, yes
 from s4q.problems import FiniteMDP
 
 SEEDS = 10
+TABLES = ("rows", "price", "flat")
+MOST_AT_SCALE = {3.0: 2.0, 10.0: 5.0}  # most regret, relative to the exact value bound
+MOST_OF_ONE_ROW, MOST_OF_ALL_ROWS = 2.0, 1.3  # most regret relative to a kept one, and its geometric mean
 
 
 @dataclass(frozen=True)
 class Row:
-    """A problem (made from a seed), a number of episodes, and what must be reached."""
+    """A problem (made from a seed), a number of episodes, and what must be reached.
+
+    Args:
+        name: How tables and `--rows` call it.
+        build: The problem of a seed.
+        episodes: Episodes of a run.
+        measure: What the target is about: the mean regret, the episode from which the worst seed is solved, or the mean
+            gap of the last policy as a share of V*.
+        target: The most that the measure may be. None (default): no target here.
+        cache: Episodes whose transitions are kept. None: as many as the preset keeps.
+        seeds: Number of runs.
+        wide_seeds: Number of runs with a value bound that is too large.
+    """
 
     name: str
     build: Callable[[int], FiniteMDP]
     episodes: int
-    measure: str  # "regret", "solved" or "gap"
-    target: float
-    cache: int = 2000
+    measure: Literal["regret", "solved", "gap"] = "gap"
+    target: float | None = None
+    cache: int | None = 2000
     seeds: int = SEEDS
-    wide_seeds: int = SEEDS  # of the runs with a value bound ten times too large
+    wide_seeds: int = SEEDS
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: a row, and the factor on its value bound."""
+
+    row: str
+    episodes: int
+    scale: float
+    seed: int
 
 
 @dataclass(frozen=True)
 class Outcome:
+    """What a run reached and cost."""
+
     regret: float
     solved: int
-    gap: float  # share of V*
-    held: int
-    cpu: float
-
-
-def solved_at(run: s4q.Run, v_star: float) -> int:
-    """The episode after which no main-loop policy was worse than 5 %; the length of the run if the last one was."""
-    bad = [point.episodes for point in run.curve if (point.gap or 0.0) > 0.05 * v_star]
-    return bad[-1] if bad else 0
-
-
-def play(row: Row, scale: float, seed: int) -> Outcome:
-    mdp = row.build(seed)
-    spec = replace(
-        mdp.spec,
-        value_bound=tuple(scale * v for v in mdp.spec.value_bound),
-        radius=tuple(scale * b for b in mdp.spec.radius),
-        block_radius=tuple(scale * b for b in mdp.spec.block_radius),
-    )
-    learner = s4q.S4Q(spec, cache_episodes=row.cache)
-    run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), row.episodes)
-    gap = (run.gap or 0.0) / mdp.v_star
-    return Outcome(run.regret or 0.0, solved_at(run, mdp.v_star), gap, run.nbytes, run.cpu_seconds)
+    gap: float  # of the last policy, as a share of V*
+    best_gap: float  # of the policy to deploy
+    phases: int
+    nbytes: int
+    cpu_seconds: float
 
 
 def random_mdp(seed: int) -> FiniteMDP:
@@ -73,139 +85,262 @@ def random_mdp(seed: int) -> FiniteMDP:
     return FiniteMDP(transitions, rewards, np.eye(n_states)[0], horizon=horizon)
 
 
-def _chain(seed: int) -> FiniteMDP:
+def _deep_sea(size: int, **options: int) -> Row:
+    return Row(
+        f"DeepSea {size}",
+        lambda seed: s4q.problems.deep_sea(size, seed=seed),
+        5 * size**2,
+        "solved",
+        size**2 / 2,
+        **options,
+    )
+
+
+def _stochastic_deep_sea(size: int) -> Row:
+    def build(seed: int) -> FiniteMDP:
+        return s4q.problems.deep_sea(size, stochastic=True, seed=seed)
+
+    return Row(f"DeepSea {size}, stochastic", build, 10 * size**2, "solved", 10 * size**2)
+
+
+def _lock(horizon: int) -> Row:
+    def build(seed: int) -> FiniteMDP:
+        return s4q.problems.combination_lock(10, horizon, seed=seed)
+
+    return Row(f"lock A=10 H={horizon}", build, 2000, "solved", 50 * horizon)
+
+
+def _big_lake(seed: int) -> FiniteMDP:
     del seed
-    return s4q.problems.chain()
+    return s4q.problems.from_gymnasium("FrozenLake8x8-v1", 100, value_bound=1.0)
 
 
-def _deep_sea(size: int, stochastic: bool, seed: int) -> FiniteMDP:
-    return s4q.problems.deep_sea(size, stochastic=stochastic, seed=seed)
-
-
-def _lock(horizon: int, seed: int) -> FiniteMDP:
-    return s4q.problems.combination_lock(10, horizon, seed=seed)
-
-
-def _river(n_states: int, horizon: int, seed: int) -> FiniteMDP:
-    del seed
-    return s4q.problems.river_swim(n_states, horizon)
-
-
-def _lake(name: str, horizon: int, seed: int) -> FiniteMDP:
-    del seed
-    return s4q.problems.from_gymnasium(name, horizon, value_bound=1.0)
-
-
-ROWS = [
-    Row("chain, cache 200", _chain, 5000, "regret", 40, cache=200),
-    Row("chain", _chain, 5000, "regret", 20),
-    *(Row(f"DeepSea {n}", partial(_deep_sea, n, False), 5 * n * n, "solved", n * n) for n in (10, 20, 30)),
-    *(Row(f"DeepSea {n}, stochastic", partial(_deep_sea, n, True), 10 * n * n, "solved", 10 * n * n) for n in (10, 20)),
-    *(Row(f"lock A=10 H={h}", partial(_lock, h), 2000, "solved", 50 * h) for h in (10, 20)),
-    Row("RiverSwim (6, 12)", partial(_river, 6, 12), 20_000, "gap", 0.01),
-    Row("RiverSwim (12, 24)", partial(_river, 12, 24), 20_000, "gap", 0.03),
-    Row("FrozenLake H=50", partial(_lake, "FrozenLake-v1", 50), 20_000, "gap", 0.05),
-    Row("FrozenLake8x8 H=100", partial(_lake, "FrozenLake8x8-v1", 100), 20_000, "gap", 0.05, wide_seeds=4),
+ROWS = (
+    Row("chain, cache 200", lambda _: s4q.problems.chain(), 5000, "regret", 40, cache=200),
+    Row("chain", lambda _: s4q.problems.chain(), 5000, "regret", 20),
+    *(_deep_sea(n) for n in (10, 20, 30)),
+    *(_stochastic_deep_sea(n) for n in (10, 20)),
+    *(_lock(h) for h in (10, 20)),
+    Row("RiverSwim (6, 12)", lambda _: s4q.problems.river_swim(6, 12), 20_000, "gap", 0.01),
+    Row("RiverSwim (12, 24)", lambda _: s4q.problems.river_swim(12, 24), 20_000, "gap", 0.03),
+    Row(
+        "FrozenLake H=50",
+        lambda _: s4q.problems.from_gymnasium("FrozenLake-v1", 50, value_bound=1.0),
+        20_000,
+        "gap",
+        0.05,
+    ),
+    Row("FrozenLake8x8 H=100", _big_lake, 20_000, "gap", 0.05, wide_seeds=4),
     Row("20 random MDPs", random_mdp, 20_000, "gap", 0.03, seeds=20, wide_seeds=20),
-    *(Row(f"DeepSea {n}", partial(_deep_sea, n, False), 5 * n * n, "solved", n * n, wide_seeds=3) for n in (40, 50)),
-]
+    *(_deep_sea(n, wide_seeds=3) for n in (40, 50)),
+    # The first two have a target in `tabular_baselines`.
+    Row("four rooms H=40", lambda _: s4q.problems.four_rooms(40), 1000, wide_seeds=4),
+    Row("FrozenLake8x8 H=100, few episodes", _big_lake, 3000, wide_seeds=4),
+    Row("slippery grid 10 x 10", lambda _: s4q.problems.slippery_grid(), 2000, "gap", 0.05, wide_seeds=4),
+    Row("stochastic lock A=10 H=10", lambda seed: s4q.problems.stochastic_lock(seed=seed), 5000, "gap", 0.05),
+    # Features that are not exact: no policy of the run need be good, so there is no target.
+    Row("DeepSea 10, columns in pairs", lambda seed: s4q.problems.aggregated_deep_sea(seed=seed), 1000),
+)
 
 
-def line(row: Row, exact: list[Outcome], wide: list[Outcome]) -> list[str]:
-    regret, solved, gap = ([getattr(o, name) for o in exact] for name in ("regret", "solved", "gap"))
-    value = {"regret": np.mean(regret), "solved": max(solved), "gap": np.mean(gap)}[row.measure]
-    ratio = np.mean([o.regret for o in wide]) / np.mean(regret[: len(wide)])
-    met = bool(value <= row.target) and (row.measure != "solved" or max(solved) < row.episodes)
+def _low_rank(dim: int, cache: int | None) -> Row:
+    def build(seed: int) -> FiniteMDP:
+        return s4q.problems.low_rank(dim=dim, seed=seed)
+
+    return Row(f"low_rank d={dim}, cache {cache or 'default'}", build, 10**6, cache=cache)
+
+
+EVERYTHING = 10**7  # a cache that holds all episodes
+PRICE_ROWS = {dim: tuple(_low_rank(dim, cache) for cache in (EVERYTHING, None, 2000)) for dim in (5, 10, 20)}
+FLAT_ROWS = ("chain", "DeepSea 20", "RiverSwim (6, 12)", "FrozenLake H=50")
+_BY_NAME = {row.name: row for row in (*ROWS, *(row for rows in PRICE_ROWS.values() for row in rows))}
+
+
+def solved_at(run: s4q.Run, v_star: float) -> int:
+    """The episode after which no main-loop policy was worse than 5 %; the length of the run if the last one was."""
+    bad = [point.episodes for point in run.curve if (point.gap or 0.0) > 0.05 * v_star]
+    return bad[-1] if bad else 0
+
+
+def play(case: Case) -> Outcome:
+    """One run, with exact regret."""
+    row = _BY_NAME[case.row]
+    mdp = row.build(case.seed)
+    spec = replace(
+        mdp.spec,
+        value_bound=tuple(case.scale * v for v in mdp.spec.value_bound),
+        radius=tuple(case.scale * b for b in mdp.spec.radius),
+        block_radius=tuple(case.scale * b for b in mdp.spec.block_radius),
+    )
+    learner = s4q.S4Q(spec, cache_episodes=row.cache)
+    run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=case.seed), case.episodes)
+    return Outcome(
+        run.regret or 0.0,
+        solved_at(run, mdp.v_star),
+        (run.gap or 0.0) / mdp.v_star,
+        1.0 - mdp.value(run.best) / mdp.v_star,
+        run.phases,
+        run.nbytes,
+        run.cpu_seconds,
+    )
+
+
+def cases_of(row: Row, scale: float, seeds: int | None, episodes: int | None) -> list[Case]:
+    """The runs of a row at one factor on its value bound."""
+    n = seeds or row.seeds
+    n = n if scale == 1 else min(n, row.wide_seeds)
+    return [Case(row.name, episodes or row.episodes, scale, seed) for seed in range(n)]
+
+
+def line(row: Row, episodes: int, by_scale: dict[float, list[Outcome]]) -> list[str]:
+    """The cells of a row, from its outcomes at each factor on the value bound, 1 among them."""
+    exact = by_scale[1.0]
+    regret, solved, gap, best_gap = (
+        np.array([getattr(o, name) for o in exact]) for name in ("regret", "solved", "gap", "best_gap")
+    )
+    value = {"regret": regret.mean(), "solved": solved.max(), "gap": gap.mean()}
+    met = row.target is None or bool(value[row.measure] <= row.target)
+    met = met and (row.measure != "solved" or solved.max() < episodes)
+    wide = []
+    for scale, outcomes in by_scale.items():
+        if scale != 1:
+            ratio = np.mean([o.regret for o in outcomes]) / regret[: len(outcomes)].mean()
+            seeds = "" if len(outcomes) == len(exact) else f" ({len(outcomes)} seeds)"
+            limit = MOST_AT_SCALE.get(scale)
+            wide += [f"{ratio:.2f}{seeds}", "-" if limit is None else yes(bool(ratio <= limit))]
     return [
         row.name,
-        f"{row.episodes:,}",
-        f"{np.mean(regret):.1f}",
-        f"{np.mean(solved):.0f} ({max(solved)})",
-        f"{np.mean(gap):.2%} ({max(gap):.2%})",
-        f"{row.measure} <= {row.target:g}",
-        "yes" if met else "NO",
-        f"{ratio:.2f}" if len(wide) >= SEEDS else f"{ratio:.2f} ({len(wide)} seeds)",
-        "yes" if ratio <= 5 else "NO",
-        f"{np.mean([o.held for o in exact]):,.0f}",
-        f"{np.mean([o.cpu for o in exact]):.1f}",
+        f"{episodes:,}",
+        f"{regret.mean():.1f} ({regret.max():.1f})",
+        f"{solved.mean():.0f} ({solved.max()})",
+        f"{gap.mean():.2%} ({gap.max():.2%})",
+        f"{best_gap.mean():.2%} ({best_gap.max():.2%})",
+        "-" if row.target is None else f"{row.measure} <= {row.target:g}",
+        "-" if row.target is None else yes(met),
+        *wide,
+        f"{np.mean([o.nbytes for o in exact]):,.0f}",
+        f"{np.mean([o.cpu_seconds for o in exact]):.1f}",
     ]
 
 
-def table(wanted: str = "") -> Table:
-    """All rows whose name contains `wanted`; seeds run in two processes."""
-    result = Table(title=f"practical, cache of 2000 episodes, {SEEDS} seeds: mean (worst)")
+def rows_table(
+    rows: Sequence[Row],
+    scales: Sequence[float] = (1.0, 3.0, 10.0),
+    *,
+    seeds: int | None = None,
+    episodes: int | None = None,
+    processes: int = 2,
+    kept: Path | None = None,
+) -> tuple[Table, dict[str, float]]:
+    """A line per row, and the mean regrets with the exact value bound. `kept` is the file of `--json`."""
+    scales = (1.0, *(scale for scale in scales if scale != 1))
+    wide = [header for scale in scales[1:] for header in (f"v x {scale:g}", f"<= {MOST_AT_SCALE.get(scale, np.inf):g}")]
     headers = (
         "problem",
         "K",
         "regret",
         "solved at",
         "end gap",
+        "gap of best",
         "target",
         "met",
-        "regret, v x 10",
-        "<= 5",
+        *wide,
         "bytes",
         "CPU s",
     )
-    for header in headers:
-        result.add_column(header, justify="right")
-    with ProcessPoolExecutor(2) as pool:
-        for row in ROWS:
-            if wanted in row.name:
-                exact = list(pool.map(partial(play, row, 1.0), range(row.seeds)))
-                wide = list(pool.map(partial(play, row, 10.0), range(row.wide_seeds)))
-                cells = line(row, exact, wide)
-                print(" | ".join(cells), file=sys.stderr, flush=True)
-                result.add_row(*cells)
+    result = empty_table("practical, a cache of 2000 episodes: mean (worst); v x c: regret relative to v x 1", headers)
+    regrets: dict[str, float] = {}
+    groups = [[case for scale in scales for case in cases_of(row, scale, seeds, episodes)] for row in rows]
+    for row, cases, outcomes in zip(rows, groups, played(play, groups, processes), strict=True):
+        pairs = list(zip(cases, outcomes, strict=True))
+        by_scale = {scale: [o for case, o in pairs if case.scale == scale] for scale in scales}
+        regrets[row.name] = float(np.mean([o.regret for o in by_scale[1.0]]))
+        add_to_file(kept, row.name, regrets[row.name])
+        cells = line(row, episodes or row.episodes, by_scale)
+        print(" | ".join(cells), file=sys.stderr, flush=True)
+        result.add_row(*cells)
+    return result, regrets
+
+
+def against_table(regrets: dict[str, float], before: dict[str, float]) -> Table:
+    """Regrets relative to kept ones, and the geometric mean over the rows that both have."""
+    result = empty_table("mean regret against the kept ones", ("problem", "kept", "now", "ratio", "target", "met"))
+    ratios = {name: regrets[name] / before[name] for name in regrets if name in before}
+    for name, ratio in ratios.items():
+        numbers = (f"{before[name]:.1f}", f"{regrets[name]:.1f}", f"{ratio:.2f}")
+        result.add_row(name, *numbers, f"<= {MOST_OF_ONE_ROW:g}", yes(ratio <= MOST_OF_ONE_ROW))
+    if ratios:
+        mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
+        met = yes(mean <= MOST_OF_ALL_ROWS)
+        result.add_row("geometric mean", "", "", f"{mean:.2f}", f"<= {MOST_OF_ALL_ROWS:g}", met)
     return result
 
 
-PRICE_SEEDS = 10
-
-
-def _low_rank(dim: int, cache: int | None, seed: int) -> Outcome:
-    mdp = s4q.problems.low_rank(dim=dim, seed=seed)
-    learner = s4q.S4Q(mdp, cache_episodes=cache)
-    run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), 10**6)
-    return Outcome(run.regret or 0.0, 0, (run.gap or 0.0) / mdp.v_star, run.nbytes, run.cpu_seconds)
-
-
-def price_table() -> Table:
+def price_table(seeds: int | None = None, episodes: int | None = None, processes: int = 2) -> Table:
     """What bounded memory costs where nothing is stationary: against keeping every transition."""
-    result = Table(
-        title=f"low_rank, H = 3, 10^6 episodes, {PRICE_SEEDS} seeds: the price of a bounded cache (target: 2H = 6)"
+    result = empty_table(
+        "low_rank, H = 3: the price of a bounded cache (target: 2H = 6)",
+        ("problem", "K", "cache, episodes", "regret", "regret, all kept", "ratio", "bytes", "CPU s"),
     )
-    for header in ("d", "cache, episodes", "regret", "regret, all kept", "ratio", "bytes", "CPU s"):
-        result.add_column(header, justify="right")
-    with ProcessPoolExecutor(2) as pool:
-        for dim in (5, 10, 20):
-            free = np.mean([o.regret for o in pool.map(partial(_low_rank, dim, 10**7), range(PRICE_SEEDS))])
-            for cache in (None, 2000):
-                bounded = list(pool.map(partial(_low_rank, dim, cache), range(PRICE_SEEDS)))
-                regret, held, cpu = (np.mean([getattr(o, name) for o in bounded]) for name in ("regret", "held", "cpu"))
-                size = s4q.S4Q(s4q.problems.low_rank(dim=dim), cache_episodes=cache).constants.cache_episodes
-                cells = [f"{dim}", f"{size:,}{'' if cache else ' (default)'}", f"{regret:.0f}", f"{free:.0f}"]
-                result.add_row(*cells, f"{regret / free:.2f}", f"{held:,.0f}", f"{cpu:.1f}")
+    for rows in PRICE_ROWS.values():
+        free, *bounded = played(play, [cases_of(row, 1.0, seeds, episodes) for row in rows], processes)
+        all_kept = np.mean([o.regret for o in free])
+        for row, outcomes in zip(rows[1:], bounded, strict=True):
+            regret, held, cpu = (
+                np.mean([getattr(o, n) for o in outcomes]) for n in ("regret", "nbytes", "cpu_seconds")
+            )
+            size = s4q.S4Q(row.build(0), cache_episodes=row.cache).constants.cache_episodes
+            cells = (f"{episodes or row.episodes:,}", f"{size:,}", f"{regret:.0f}", f"{all_kept:.0f}")
+            result.add_row(row.name, *cells, f"{regret / all_kept:.2f}", f"{held:,.0f}", f"{cpu:.1f}")
     return result
 
 
-def flat_table() -> Table:
+def flat_table(episodes: int | None = None, processes: int = 2) -> Table:
     """What ten and a hundred times more episodes cost, once the policy stands still."""
-    result = Table(title="practical, seed 0: CPU and bytes against K")
-    for header in ("problem", "K", "phases", "regret", "bytes", "CPU s"):
-        result.add_column(header, justify="right")
-    for row in [row for row in ROWS if row.name in ("chain", "DeepSea 20", "RiverSwim (6, 12)", "FrozenLake H=50")]:
-        for factor in (1, 10, 100):
-            mdp = row.build(0)
-            learner = s4q.S4Q(mdp, cache_episodes=row.cache)
-            run = s4q.run(learner, s4q.collectors.CountCollector(mdp), factor * row.episodes)
-            cells = (f"{run.episodes:,}", f"{run.phases}", f"{run.regret:.1f}", f"{run.nbytes:,}")
-            result.add_row(row.name, *cells, f"{run.cpu_seconds:.1f}")
+    result = empty_table(
+        "practical, seed 0: CPU and bytes against K", ("problem", "K", "phases", "regret", "bytes", "CPU s")
+    )
+    cases = [
+        Case(name, factor * (episodes or _BY_NAME[name].episodes), 1.0, 0)
+        for name in FLAT_ROWS
+        for factor in (1, 10, 100)
+    ]
+    for case, [o] in zip(cases, played(play, [[case] for case in cases], processes), strict=True):
+        cells = (f"{case.episodes:,}", f"{o.phases}", f"{o.regret:.1f}", f"{o.nbytes:,}", f"{o.cpu_seconds:.1f}")
+        result.add_row(case.row, *cells)
     return result
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(number) for number in text.split(","))
+
+
+def _tables(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if not set(names) <= set(TABLES):
+        raise argparse.ArgumentTypeError(f"tables are {', '.join(TABLES)}; got {text!r}")
+    return names
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = arguments("The preset `practical` on few episodes.", "the mean regret")
+    parser.add_argument("--scales", type=_numbers, default=(1.0, 3.0, 10.0), help="factors on the value bound")
+    parser.add_argument("--tables", type=_tables, default=TABLES, help=f"some of {','.join(TABLES)} (default: all)")
+    parser.add_argument("--against", type=Path, metavar="FILE", help="compare with the mean regrets of a --json file")
+    given = parser.parse_args(argv)
+    before = None if given.against is None else json.loads(given.against.read_text())
+    console, size = Console(width=190), {"episodes": given.episodes, "processes": given.processes}
+    if "rows" in given.tables:
+        rows = chosen(ROWS, given.rows)
+        table, regrets = rows_table(rows, given.scales, seeds=given.seeds, kept=given.json, **size)
+        console.print(table)
+        if before is not None:
+            console.print(against_table(regrets, before))
+    if "price" in given.tables:
+        console.print(price_table(given.seeds, **size))
+    if "flat" in given.tables:
+        console.print(flat_table(**size))
 
 
 if __name__ == "__main__":
-    console = Console(width=150)
-    console.print(table(sys.argv[1] if len(sys.argv) > 1 else ""))
-    console.print(price_table())
-    console.print(flat_table())
+    main()

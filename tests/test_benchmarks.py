@@ -1,0 +1,152 @@
+"""The benchmarks of `practical`, of the tabular baselines and of classic control, with tiny sizes.
+
+Their numbers are checked by hand, and each command is run once in this process.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import control, practical, tabular_baselines
+from benchmarks.runs import chosen
+from rich.table import Table
+
+import s4q
+
+
+def cells(table: Table, line: int) -> dict[str, str]:
+    """The cells of a line, by the name of their column."""
+    return {str(column.header): list(column.cells)[line] for column in table.columns}
+
+
+def row_of(name: str) -> practical.Row:
+    return next(row for row in practical.ROWS if row.name == name)
+
+
+def outcome(regret: float, solved: int = 3, gap: float = 0.0) -> practical.Outcome:
+    return practical.Outcome(regret, solved, gap, best_gap=0.0, phases=1, nbytes=8, cpu_seconds=0.5)
+
+
+def test_a_row_compares_the_same_seeds_at_every_scale() -> None:
+    exact = [outcome(1.0), outcome(3.0), outcome(8.0)]
+    line = practical.line(row_of("chain"), 10, {1.0: exact, 3.0: [outcome(2.0), outcome(6.2)], 10.0: exact})
+    assert line[:4] == ["chain", "10", "4.0 (8.0)", "3 (3)"]
+    assert line[6:12] == ["regret <= 20", "yes", "2.05 (2 seeds)", "NO", "1.00", "yes"]
+
+
+@pytest.mark.parametrize(("solved", "met"), [(50, "yes"), (51, "NO")])
+def test_deep_sea_must_be_solved_within_half_of_its_cells(solved: int, met: str) -> None:
+    assert practical.line(row_of("DeepSea 10"), 500, {1.0: [outcome(1.0, 5), outcome(1.0, solved)]})[7] == met
+
+
+def test_a_row_is_not_solved_in_its_last_episode() -> None:
+    row = row_of("DeepSea 10, stochastic")
+    assert row.target == row.episodes
+    for solved, met in ((999, "yes"), (1000, "NO")):
+        assert practical.line(row, row.episodes, {1.0: [outcome(1.0, solved)]})[7] == met
+
+
+def test_kept_regrets_are_compared_by_their_geometric_mean() -> None:
+    table = practical.against_table({"a": 8.0, "b": 1.0, "new": 5.0}, {"a": 2.0, "b": 2.0, "old": 7.0})
+    found = [cells(table, line) for line in range(3)]
+    assert [(one["ratio"], one["met"]) for one in found] == [("4.00", "NO"), ("0.50", "yes"), ("1.41", "NO")]
+    assert table.row_count == 3
+
+
+def test_practical_runs_and_keeps_mean_regrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "regrets.json"
+    file.write_text(json.dumps({"another row": 1.5}))
+    size = ["--seeds", "2", "--episodes", "15", "--processes", "1"]
+    practical.main(["--rows", "cache 200", "--scales", "1,3", "--tables", "rows", "--json", str(file), *size])
+    shown = capsys.readouterr()
+    mdp, regrets = s4q.problems.chain(), []
+    for seed in range(2):
+        learner = s4q.S4Q(mdp, cache_episodes=200)
+        regrets.append(s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), 15).regret or 0.0)
+    assert json.loads(file.read_text()) == {"another row": 1.5, "chain, cache 200": pytest.approx(sum(regrets) / 2)}
+    runs = [json.loads(line) for line in shown.err.splitlines() if line.startswith("{")]
+    assert [(run["scale"], run["seed"]) for run in runs] == [(1.0, 0), (1.0, 1), (3.0, 0), (3.0, 1)]
+    assert [run["regret"] for run in runs[:2]] == regrets
+    practical.main(["--rows", "cache 200", "--scales", "1", "--tables", "rows", "--against", str(file), *size])
+    assert "geometric mean" in capsys.readouterr().out
+
+
+def test_the_tables_beside_the_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(practical, "PRICE_ROWS", {5: practical.PRICE_ROWS[5]})
+    monkeypatch.setattr(practical, "FLAT_ROWS", ("RiverSwim (6, 12)",))
+    practical.main(["--tables", "price,flat", "--seeds", "1", "--episodes", "2", "--processes", "1"])
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("low_rank d=5, cache 2000", "RiverSwim (6, 12)", "200"))
+
+
+@pytest.mark.parametrize("row", practical.ROWS, ids=lambda row: row.name)
+def test_every_problem_can_be_built(row: practical.Row) -> None:
+    assert row.build(1).v_star > 0
+
+
+def test_a_learner_is_measured_over_the_runs_in_which_it_is_not_stuck() -> None:
+    made = tabular_baselines.Outcome
+    theirs = [made(10.0, 0.0, 1.0), made(30.0, 0.01, 1.0), made(500.0, 0.011, 1.0), made(60.0, 0.2, 1.0)]
+    ours = [made(regret, 0.0, 1.0) for regret in (8.0, 16.0, 40.0, 56.0)]
+    line = tabular_baselines.line("UCBVI, c = 0.1", theirs, ours, held=True)
+    mean, median, _, worst = line[1:5]
+    assert (mean, median, worst) == ("150.0", "45.0", "500.0")
+    assert line[6:13] == ["2 of 4", "1 of 4", "20.0", "0.20", "<= 1.6 yes", "1.50", "0.60"]
+    assert tabular_baselines.line("PSRL", [replace(o, regret=29.0) for o in theirs], ours, held=True)[10] == "<= 1 NO"
+
+
+def test_the_baselines_run_and_stuck_runs_are_played_again(capsys: pytest.CaptureFixture[str]) -> None:
+    size = ["--problems", "2", "--seeds", "1", "--episodes", "3", "--processes", "1"]
+    tabular_baselines.main(["--rows", "dense random", "--continue", "20", *size])
+    shown = capsys.readouterr()
+    runs = [json.loads(line) for line in shown.err.splitlines()]
+    assert [run["learner"] for run in runs[:8]] == [name for name in tabular_baselines.LEARNERS for _ in range(2)]
+    stuck = [run["problem"] for run in runs[:2] if run["gap"] > 0.01]
+    assert stuck
+    assert [run["problem"] for run in runs[8:]] == stuck
+    assert {run["episodes"] for run in runs[8:]} == {20}
+
+
+def test_every_row_held_against_the_baselines_is_tabular() -> None:
+    for row in tabular_baselines.ROWS:
+        s4q.baselines.UCBVI(row.build(0))
+    assert set(tabular_baselines.HELD_ROWS) <= {
+        row.name for row in chosen(tabular_baselines.ROWS, tabular_baselines.USUAL)
+    }
+
+
+def test_control_counts_training_and_evaluation_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "control.json"
+    size = ["--seeds", "1", "--episodes", "3", "--fresh", "2", "--processes", "1"]
+    control.main(["--rows", "CartPole, Fourier 1", "MountainCar, Fourier 3", "--json", str(file), *size])
+    assert "CartPole, Fourier 1" in capsys.readouterr().out
+    kept = json.loads(file.read_text())
+    [car], [pole] = kept["MountainCar, Fourier 3"], kept["CartPole, Fourier 1"]
+    assert (car["best"], car["last"], car["first_success"]) == (-200.0, -200.0, None)
+    assert 1 <= pole["last"] < 195
+
+
+def test_control_notes_the_returns_of_whole_episodes() -> None:
+    env: Any = control.EpisodeReturns(control.ROWS[-1].env())
+    env.reset(seed=0)
+    env.step(0)
+    env.reset(seed=0)
+    n, over = 0, False
+    while not over:
+        _, _, terminated, truncated, _ = env.step(0)
+        n, over = n + 1, terminated or truncated
+    assert (env.returns, env.finished) == ([1.0, float(n)], [False, True])
+
+
+@pytest.mark.parametrize(("order", "n_features"), [(3, 48), (5, 108), (8, 243)])
+def test_control_has_the_features_it_names(order: int, n_features: int) -> None:
+    row = next(row for row in control.ROWS if row.name == f"MountainCar, Fourier {order}")
+    features = row.features(row.env())
+    assert features.n_blocks * features.block_dim == n_features
+
+
+def test_a_name_that_no_row_has_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no row has 'chian'"):
+        chosen(practical.ROWS, ["chain", "chian"])
