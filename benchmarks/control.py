@@ -84,7 +84,7 @@ class Outcome:
     cpu_seconds: float  # of learning, not of the evaluation
 
 
-class EpisodeReturns(gym.Wrapper):  # type: ignore[type-arg]
+class EpisodeReturns(gym.Wrapper[Any, Any, Any, Any]):
     """Notes the return of every episode, and whether it was played to its end. A replay may reset earlier."""
 
     def __init__(self, env: Any) -> None:

@@ -109,6 +109,18 @@ def test_the_baselines_run_and_stuck_runs_are_played_again(capsys: pytest.Captur
     assert {run["episodes"] for run in runs[8:]} == {20}
 
 
+def test_only_stuck_runs_of_s4q_are_played_again() -> None:
+    name, row = tabular_baselines.S4Q_NAME, tabular_baselines.DENSE.name
+    gaps = {(name, 0): 0.01, (name, 1): 0.02, ("PSRL", 0): 0.5}
+    outcomes = {
+        tabular_baselines.Case(row, learner, 3, problem, seed=7): tabular_baselines.Outcome(1.0, gap, 1.0)
+        for (learner, problem), gap in gaps.items()
+    }
+    table = tabular_baselines.continued_table(outcomes, 5, processes=1)
+    assert table.row_count == 1
+    assert list(cells(table, 0).values())[:6] == [row, "1", "7", "3", "2.00%", "1"]
+
+
 def test_every_row_held_against_the_baselines_is_tabular() -> None:
     for row in tabular_baselines.ROWS:
         s4q.baselines.UCBVI(row.build(0))
