@@ -96,12 +96,17 @@ def line(learner: str, outcomes: Sequence[Outcome], ours: Sequence[Outcome], hel
 
 
 def table(
-    row: Row, problems: int | None = None, seeds: int = 10, episodes: int | None = None, processes: int = 2
+    row: Row,
+    problems: int | None = None,
+    seeds: int = 10,
+    episodes: int | None = None,
+    processes: int = 2,
+    learners: Sequence[str] = tuple(LEARNERS),
 ) -> tuple[Table, dict[Case, Outcome]]:
-    """A line per learner over all problems and seeds, and the runs."""
+    """A line per learner, S4Q among them, over all problems and seeds; and the runs."""
     headers = ("learner", "mean", "median", "95 %", "worst", "end gap (worst)", "> 1 %", "> 5 %", "mean, not stuck")
     ratios = ("S4Q / it", "target", "S4Q / not stuck", "the same runs")
-    cases = {name: cases_of(row, name, problems, seeds, episodes) for name in LEARNERS}
+    cases = {name: cases_of(row, name, problems, seeds, episodes) for name in learners}
     n_runs = len(cases[S4Q_NAME])
     title = f"{row.name}: regret, {episodes or row.episodes:,} episodes, {n_runs} runs"
     result = empty_table(title, (*headers, *ratios, "CPU s"))
@@ -136,13 +141,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--continue", type=int, dest="longer", metavar="EPISODES", help="play stuck runs of S4Q again for so long"
     )
+    parser.add_argument("--learners", nargs="*", default=[""], metavar="NAME_PART", help="only these beside S4Q")
     given = parser.parse_args(argv)
+    learners = [name for name in LEARNERS if name == S4Q_NAME or any(part in name for part in given.learners)]
     console = Console(width=190)
     for row in chosen(ROWS, given.rows):
-        shown, outcomes = table(row, given.problems, given.seeds, given.episodes, given.processes)
+        shown, outcomes = table(row, given.problems, given.seeds, given.episodes, given.processes, learners)
         means = {
             name: float(np.mean([o.regret for case, o in outcomes.items() if case.learner == name]))
-            for name in LEARNERS
+            for name in learners
         }
         add_to_file(given.json, row.name, means)
         console.print(shown)

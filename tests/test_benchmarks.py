@@ -109,6 +109,11 @@ def test_the_baselines_run_and_stuck_runs_are_played_again(capsys: pytest.Captur
     assert {run["episodes"] for run in runs[8:]} == {20}
 
 
+def test_s4q_can_run_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    tabular_baselines.main("--rows dense --seeds 1 --episodes 1 --processes 1 --learners".split())
+    assert [json.loads(line)["learner"] for line in capsys.readouterr().err.splitlines()] == ["S4Q, practical"]
+
+
 def test_only_stuck_runs_of_s4q_are_played_again() -> None:
     name, row = tabular_baselines.S4Q_NAME, tabular_baselines.DENSE.name
     gaps = {(name, 0): 0.01, (name, 1): 0.02, ("PSRL", 0): 0.5}
