@@ -110,7 +110,7 @@ def test_the_baselines_run_and_stuck_runs_are_played_again(capsys: pytest.Captur
 
 
 def test_s4q_can_run_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    tabular_baselines.main("--rows dense --seeds 1 --episodes 1 --processes 1 --learners".split())
+    tabular_baselines.main(["--rows", "dense", "--seeds", "1", "--episodes", "1", "--processes", "1", "--learners"])
     assert [json.loads(line)["learner"] for line in capsys.readouterr().err.splitlines()] == ["S4Q, practical"]
 
 
