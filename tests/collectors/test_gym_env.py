@@ -30,7 +30,7 @@ def random_q(spec: s4q.Spec, seed: int, spread: bool = True) -> s4q.LinearQ:
     rng = np.random.default_rng(seed)
     shape = (spec.horizon, spec.n_blocks, spec.block_dim)
     white = np.tril(rng.normal(size=(*shape, spec.block_dim)))
-    second = (rng.normal(size=shape), rng.uniform(0.1, 1.0, size=(spec.horizon, 4))) if spread else ()
+    second = (rng.normal(size=shape), rng.uniform(0.1, 1.0, size=(spec.horizon, 5))) if spread else ()
     clip = [(0.0, bound) for bound in spec.value_bound]
     return q_with_spread(rng.normal(size=shape), white, rng.random((spec.horizon, spec.n_blocks)), clip, *second)
 
@@ -214,7 +214,7 @@ def test_the_fast_greedy_action_is_that_of_linear_q(kind: str, spread: bool) -> 
     k, n_blocks = sizes[kind]
     theta = rng.normal(size=(2, n_blocks, k))
     white, width = rng.normal(size=(2, n_blocks, k, k)), rng.random((2, n_blocks))
-    second = (rng.normal(size=theta.shape), rng.uniform(0.1, 1.0, size=(2, 4))) if spread else ()
+    second = (rng.normal(size=theta.shape), rng.uniform(0.1, 1.0, size=(2, 5))) if spread else ()
     no_clip = [(-np.inf, np.inf)] * 2
     for q in (s4q.LinearQ.from_arrays(theta), q_with_spread(theta, white, width, no_clip, *second)):
         actor = GreedyActor(q)

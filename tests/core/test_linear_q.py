@@ -84,6 +84,7 @@ def test_levels_share_what_is_read_only_and_copy_the_rest() -> None:
     assert q.same_as(other)
     for changed in (
         replace(second, kappa=0.1),
+        replace(second, lower_order=0.1),
         replace(second, clip=(0.0, 1.0)),
         replace(second, second=theta),
         replace(second, theta=theta + 1e-15),

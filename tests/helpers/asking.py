@@ -24,13 +24,16 @@ def after_level(q: LinearQ, level: int) -> QLevel | None:
 def q_with_spread(
     theta: Any, whitener: Any, width: Any, clip: Any, second: Any = None, scale: Any = None, share: bool = False
 ) -> LinearQ:
-    """A LinearQ with a width from the data too. scale (H, 4): noise, ceiling, ridge, kappa. share: one whitener."""
+    """A LinearQ with a width from the data too. share: one whitener.
+
+    scale: noise, ceiling, ridge, kappa and lower_order of each level, (H, 5).
+    """
     levels: list[QLevel] = []
     for h, row in enumerate(theta):
-        noise, ceiling, ridge, kappa = (0.0,) * 4 if scale is None else np.asarray(scale[h]).tolist()
+        numbers = [0.0] * 5 if scale is None else np.asarray(scale[h]).tolist()
         white = levels[0].whitener if share and levels else whitener[0 if share else h]
         squares = None if second is None else second[h]
-        levels.append(QLevel(row, white, width[h], tuple(clip[h]), squares, noise, ceiling, ridge, kappa))
+        levels.append(QLevel(row, white, width[h], tuple(clip[h]), squares, *numbers))
     return LinearQ(levels)
 
 

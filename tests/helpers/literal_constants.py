@@ -71,7 +71,7 @@ class LiteralConstants:
         if self.preset == "realisable" or (self.preset == "practical" and replaying):
             return (float(dim), 0.0)
         if self.preset == "practical":
-            return (dim / 4, 0.0)
+            return (max(dim / 16, 1.0), 0.0)
         delta_trig = self.delta / 4 / (2 * phase**2) / self.spec.horizon
         factor = 64 + 56 / 3 if self.preset == "paper" else 16.2
         return (factor * np.log(8 / delta_trig), factor * 2)  # factor log(8 n^2 / delta_trig)
@@ -151,7 +151,7 @@ class LiteralConstants:
 
     def kappa(self, h: int) -> float:
         """Standard errors in the bonus of `practical`."""
-        return 1.0 if self.given_width is None else one_of(self.given_width, h)
+        return 0.5 if self.given_width is None else one_of(self.given_width, h)
 
 
 def one_of(given: Any, h: int) -> float:
@@ -160,11 +160,14 @@ def one_of(given: Any, h: int) -> float:
 
 
 def data_scaled_width(
-    spec: Any, h: int, n: float, variance: float, residual: float, ridge: float, kappa: float
+    spec: Any, h: int, norm_sq: float, variance: float, residual: float, ridge: float, kappa: float, n_samples: float
 ) -> float:
-    """The width of `practical` at one phi: seen n times, with this variance of the targets near it."""
+    """The width of `practical` at one phi: of this norm, with this variance of the targets near it."""
     v = spec.value_bound[h]
+    n = max(0.0, 1 / norm_sq - ridge)
     floor = 0.03 * v * min(1.0, np.sqrt(10 / spec.horizon))
     local = min(max(variance, 0.0), v * v / 4)
     sigma = np.sqrt((n * local + residual + floor**2) / max(n, 1.0))
-    return float(v * np.sqrt(ridge) + kappa * sigma)
+    spread = sigma + 2.5 * (v * v * residual) ** 0.25 * np.sqrt(norm_sq)
+    factor = np.sqrt(1 + 0.05 * max(0.0, np.log(max(n_samples, 1) / (spec.n_blocks * spec.block_dim))))
+    return float(v * np.sqrt(ridge) + kappa * factor * spread)

@@ -70,7 +70,7 @@ class LiteralPlayer:
         return self._seen[key]
 
     def optimistic(self, q: Any, h: int, vector: Vector, block: int) -> float:
-        """phi . theta + (width + kappa sigma) |W phi|, from the parameters of a LinearQ."""
+        """phi . theta + (width + kappa (sigma + lower |W phi|)) |W phi|, from the parameters of a LinearQ."""
         return self.optimistic_level(q.levels[h], vector, block)
 
     def optimistic_level(self, level: Any, vector: Vector, block: int) -> float:
@@ -86,7 +86,8 @@ class LiteralPlayer:
             second = sum(x * t for x, t in zip(vector, level.second[block].tolist(), strict=True))
             seen = max(0.0, 1.0 / max(norm_sq, 1e-300) - ridge)
             variance = min(max(second - line * line, 0.0), ceiling)
-            width += kappa * math.sqrt((seen * variance + noise) / max(seen, 1.0))
+            sigma = math.sqrt((seen * variance + noise) / max(seen, 1.0))
+            width += kappa * (sigma + level.lower_order * math.sqrt(norm_sq))
         return line + width * math.sqrt(norm_sq)
 
     def values(self, q: Any, h: int, observation: Any, seen_at: int) -> Vector:

@@ -189,9 +189,8 @@ def data_scaled_table(
     table = np.zeros(phi.shape[:2])
     for s, a in np.ndindex(*table.shape):
         if norm_sq[s, a] > 0:
-            n = max(0.0, 1 / norm_sq[s, a] - ridge)
             variance = float(phi[s, a] @ second - (phi[s, a] @ theta) ** 2)
-            width = data_scaled_width(mdp.spec, h, n, variance, residual, ridge, c.kappa(h))
+            width = data_scaled_width(mdp.spec, h, norm_sq[s, a], variance, residual, ridge, c.kappa(h), len(y))
             table[s, a] = width * np.sqrt(norm_sq[s, a])
     return table
 

@@ -595,7 +595,7 @@ def test_what_could_not_be_read_is_not_saved() -> None:
     assert unpack(pack(big), s4q.Checkpoint).seed == 2**128 - 1
 
 
-@pytest.mark.parametrize("name", ["noise", "ceiling", "ridge", "kappa"])
+@pytest.mark.parametrize("name", ["noise", "ceiling", "ridge", "kappa", "lower_order"])
 @pytest.mark.parametrize("value", [-1.0, np.inf, np.nan])
 def test_a_q_level_refuses_numbers_that_make_no_bonus(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{name} must be finite and not negative; got {value}"):

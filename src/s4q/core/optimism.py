@@ -22,11 +22,11 @@ _WIDE, _MANY = 64, 512  # features, and vectors, from which a triangular product
 @final
 @dataclass(frozen=True, eq=False, repr=False, slots=True, weakref_slot=True)
 class QLevel:
-    """One level of a LinearQ: Q(s, a) = clip(phi . theta + (width + kappa sigma(phi)) |W phi|).
+    """One level of a LinearQ: Q(s, a) = clip(phi . theta + (width + kappa s(phi)) |W phi|).
 
-    The whitener W has W Sigma W^T = I, so |W phi| is the norm of phi in the metric of Sigma^-1. sigma(phi) is the
-    standard deviation of the targets seen near phi. Arrays of numpy are checked, and read only from then on. Arrays of
-    another module are taken as they are.
+    The whitener W has W Sigma W^T = I, so |W phi| is the norm of phi in the metric of Sigma^-1. s(phi) is
+    sigma(phi) + lower_order |W phi|, with sigma(phi) the standard deviation of the targets seen near phi. Arrays of
+    numpy are checked, and read only from then on. Arrays of another module are taken as they are.
 
     Args:
         theta: Parameter, (n_blocks, k).
@@ -38,6 +38,7 @@ class QLevel:
         ceiling: Upper bound of the variance that the fits tell.
         ridge: Ridge of these fits.
         kappa: Number of standard deviations sigma in the width.
+        lower_order: Added to sigma, times |W phi|: what few samples cannot tell of their own spread.
 
     >>> level = QLevel(np.array([[1.0], [2.0]]), clip=(0.0, 1.5))  # two blocks of length 1
     >>> phi = Phi(np.ones((1, 2, 1)), np.array([[0, 1]]))
@@ -54,13 +55,14 @@ class QLevel:
     ceiling: float = 0.0
     ridge: float = 0.0
     kappa: float = 0.0
+    lower_order: float = 0.0
 
     def __post_init__(self) -> None:
         if (self.whitener is None) != (self.width is None):
             raise ValueError("whitener and width make the bonus together: give both, or neither for no bonus")
         if not self.clip[0] <= self.clip[1]:  # NaN fails here too
             raise ValueError(f"clip holds (lower, upper) with lower <= upper; got {self.clip}")
-        for name in ("noise", "ceiling", "ridge", "kappa"):
+        for name in ("noise", "ceiling", "ridge", "kappa", "lower_order"):
             value = getattr(self, name)
             if not (isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be finite and not negative; got {value}")
@@ -95,7 +97,7 @@ class QLevel:
     @property
     def numbers(self) -> tuple[float, ...]:
         """All other parameters."""
-        return (*self.clip, self.noise, self.ceiling, self.ridge, self.kappa)
+        return (*self.clip, self.noise, self.ceiling, self.ridge, self.kappa, self.lower_order)
 
     def optimistic(self, phi: Phi, norm_sq: Array | None = None) -> Array:
         """phi . theta + bonus, unclipped, (n, n_actions).
@@ -171,11 +173,11 @@ def best_actions(xp: Any, values: Any) -> tuple[Any, Any]:
 
 
 def spread_width(xp: Any, level: QLevel, linear: Any, squares: Any, norm_sq: Any) -> Any:
-    """kappa sigma(phi): the part of the width that comes from the spread of the targets seen near phi.
+    """kappa (sigma(phi) + lower_order |W phi|): the part of the width that comes from the spread of the targets.
 
     Args:
         xp: The array module.
-        level: Its noise, ceiling, ridge and kappa are used.
+        level: Its noise, ceiling, ridge, kappa and lower_order are used.
         linear: phi . theta, (n, n_actions).
         squares: phi . second, (n, n_actions).
         norm_sq: |W phi|^2, (n, n_actions).
@@ -184,7 +186,7 @@ def spread_width(xp: Any, level: QLevel, linear: Any, squares: Any, norm_sq: Any
     samples = xp.clip(1.0 / xp.clip(norm_sq, 1e-300, None) - level.ridge, 0.0, None)
     variance = xp.clip(squares - linear**2, 0.0, level.ceiling)
     sigma_sq = (samples * variance + level.noise) / (xp.clip(samples - 1.0, 0.0, None) + 1.0)
-    return level.kappa * xp.sqrt(sigma_sq)
+    return level.kappa * (xp.sqrt(sigma_sq) + level.lower_order * xp.sqrt(norm_sq))
 
 
 def norms_sq(xp: Any, whitener: Any, vectors: Any, blocks: Any, lower: bool = False) -> Any:

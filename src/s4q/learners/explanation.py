@@ -9,7 +9,7 @@ from s4q.core.blocks import Array, Phi
 from s4q.core.least_squares import Moments, ridge_fit
 from s4q.core.optimism import QLevel
 from s4q.learners.presets import Constants
-from s4q.learners.widths import PAPER, TIGHT
+from s4q.learners.widths import PAPER, STANDARD_ERRORS, TIGHT
 
 _NEVER = 10**18
 
@@ -114,9 +114,8 @@ _SOURCES = {
     },
     "practical": {
         "ridge": "tiny: nothing known of a direction until it is seen",
-        "trigger": "d/4: a new policy when a quarter of the directions may have doubled their data; d once the cache "
-        "is full",
-        "width": "v sqrt(ridge) plus standard errors: the spread of the targets, from the data",
+        "trigger": "d/16: a new policy when one direction in 16 may have doubled its data; d once the cache is full",
+        "width": "v sqrt(ridge) plus standard errors and a term of order 1/n: the spread of the targets, from the data",
     },
 }
 _RADIUS = {
@@ -160,7 +159,7 @@ def bonus_after(c: Constants, level: int, n: int) -> float:
 
 def _first_widths(c: Constants) -> str:
     if c.preset == "practical":
-        return f"{1.0 if c.fixed_width is None else _range(c.fixed_width)} standard error"
+        return f"{STANDARD_ERRORS if c.fixed_width is None else _range(c.fixed_width)} standard errors"
     ridge, nothing = c.ridge(1, 1), np.zeros(c.spec.gram_shape)
     return _range(np.array([c.width(h, 1, 1, nothing, float(ridge[h]))[0] for h in range(c.spec.horizon)]))
 

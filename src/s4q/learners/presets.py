@@ -23,6 +23,7 @@ from s4q.core.validation import require_count, require_failure_probability, requ
 from s4q.learners.transition_cache import bytes_per_step
 from s4q.learners.widths import (
     PAPER,
+    STANDARD_ERRORS,
     TIGHT,
     Theory,
     fixed_design_radius,
@@ -93,7 +94,7 @@ class Constants:
         if self.theory is None:
             # While all is in the cache a new policy costs no episodes; later each one costs a replay of all others.
             eager = self.preset == "practical" and not replaying
-            return (self.spec.dim / 4 if eager else float(self.spec.dim), 0.0)
+            return (max(self.spec.dim / 16, 1.0) if eager else float(self.spec.dim), 0.0)
         first = self.theory.trigger * log(64 * self.spec.horizon * phase**2 / self.delta)
         return (first, 2 * self.theory.trigger)
 
@@ -111,7 +112,7 @@ class Constants:
     def with_bonus(self, fit: QLevel, level: int, phase: int, n_total: int, moments: Moments, ridge: float) -> QLevel:
         """The fit of a level with its bonus, from the sums of its samples; n_total trajectories are in the memory."""
         if self.preset == "practical":
-            kappa = 1.0 if self.fixed_width is None else float(self.fixed_width[level])
+            kappa = STANDARD_ERRORS if self.fixed_width is None else float(self.fixed_width[level])
             bound, horizon = self.spec.value_bound[level], self.spec.horizon
             return with_data_scaled_bonus(fit, moments, ridge=ridge, value_bound=bound, kappa=kappa, horizon=horizon)
         width = self.width(level, phase, n_total, moments.gram, ridge)

@@ -23,6 +23,9 @@ class Theory:
     inflation: float  # width of the bonus over radius of the fit: the empirical covariance may be too large
 
 
+STANDARD_ERRORS = 0.5  # in the bonus of `practical`
+_LOWER_ORDER = 2.5  # times the geometric mean of the value bound and the residual's standard deviation
+_GROWTH = 0.05  # of the squared number of standard errors, per logarithm of the samples a feature
 PAPER = Theory(ridge=4 / log(36 / 35), trigger=32 * 2 + 8 * 7 / 3, risk=64.0, inflation=sqrt(2))
 TIGHT = Theory(ridge=2 / (4 / 3 * log(4 / 3) - 1 / 3), trigger=16.2, risk=32.0, inflation=sqrt(4 / 3))
 
@@ -90,18 +93,23 @@ def with_data_scaled_bonus(
 
     The full value bound for a direction never seen, next to nothing of it after one visit; then kappa standard errors.
     The variance near phi is shrunk, with the weight of one sample, to the residual of the whole fit plus a floor: one
-    lucky sample must not look like certainty.
+    lucky sample must not look like certainty. A few equal samples still do, and would end the search for ever. So a
+    term that falls like 1 / n is added, as in Bernstein's inequality. It has the residual in it, so it is 0 where
+    nothing is random. kappa grows slowly with the number of samples, so that nothing is given up for good.
     """
     squares = replace(moments, moment=moments.moment_sq)
+    residual = residual_variance(moments, fit.theta, ridge)
+    samples_a_feature = moments.n / fit.theta.size
     return replace(
         fit,
         whitener=moments.factors.whitener(ridge),
         width=np.full(len(fit.theta), value_bound * sqrt(ridge)),
         second=ridge_fit(squares, ridge),
-        noise=residual_variance(moments, fit.theta, ridge) + (floor_share(horizon) * value_bound) ** 2,
+        noise=residual + (floor_share(horizon) * value_bound) ** 2,
         ceiling=value_bound**2 / 4,
         ridge=ridge,
-        kappa=kappa,
+        kappa=kappa * sqrt(1 + _GROWTH * log(max(samples_a_feature, 1.0))),
+        lower_order=_LOWER_ORDER * sqrt(value_bound * sqrt(residual)),
     )
 
 

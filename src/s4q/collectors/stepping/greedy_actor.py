@@ -104,7 +104,7 @@ def _with_spread(level: QLevel, widths: list[float], lines: list[float], norms_s
 
     lines: phi . theta of every action, then phi . second of every action.
     """
-    noise, ceiling, ridge, kappa = level.noise, level.ceiling, level.ridge, level.kappa
+    noise, ceiling, ridge, kappa, lower = level.noise, level.ceiling, level.ridge, level.kappa, level.lower_order
     wider = []
     for x, square, w, norm_sq in zip(lines, lines[len(widths) :], widths, norms_sq, strict=False):
         # Comparisons cost a third of max and min.
@@ -114,7 +114,7 @@ def _with_spread(level: QLevel, widths: list[float], lines: list[float], norms_s
         variance = square - x * x
         variance = 0.0 if variance < 0.0 else ceiling if variance > ceiling else variance
         sigma_sq = (samples * variance + noise) / (samples if samples > 1.0 else 1.0)
-        wider.append(w + kappa * sqrt(sigma_sq))
+        wider.append(w + kappa * (sqrt(sigma_sq) + lower * sqrt(norm_sq)))
     return wider
 
 
