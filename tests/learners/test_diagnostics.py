@@ -14,6 +14,7 @@ from s4q.collectors import CountCollector, EpisodeCollector
 from s4q.core.messages import Transitions
 from s4q.learners.diagnostics import Finding
 from s4q.learners.level_sums import LevelSums
+from s4q.learners.signs import Signs
 from s4q.problems import FiniteMDP
 
 
@@ -305,6 +306,19 @@ def test_lost_optimism_is_a_promise_below_what_an_earlier_policy_got(settled: s4
     assert "bonus_width" in found.suggestion
     # The same promise of a few episodes only: their start states may be others.
     assert doctored(settled, low, low, n_episodes=30).diagnose() == []
+
+
+def test_a_return_above_the_bound_is_not_forgotten(settled: s4q.S4Q) -> None:
+    """Ten episodes that returned 2 and one that returned 9, then a phase that returned 1 each time."""
+    last = settled.last_phase
+    assert last is not None
+    first = replace(last, n_episodes=11, return_sum=29.0, return_sum_sq=121.0)
+    dull = replace(last, n_episodes=10, return_sum=10.0, return_sum_sq=10.0)
+    signs = Signs().with_phase(first, bound=8.0).with_phase(dull, bound=8.0)
+    assert signs.largest_return == 121 / 29 <= 9
+    learner = copy(settled)
+    learner._signs = replace(signs, largest_return=8.5)
+    assert "an episode returned at least 8.5, more than the value bound 8" in str(learner.diagnose()[0])
 
 
 def test_a_lucky_start_is_no_lost_optimism() -> None:
