@@ -55,6 +55,14 @@ PLANTED = [
     Fault(
         "presets.py", "self.delta / (8 * self.spec.horizon * phase**2)", "self.delta / (8 * self.spec.horizon * phase)"
     ),
+    # What diagnose() must see.
+    Fault("signs.py", "max(mean, record.return_sum_sq / record.return_sum)", "mean"),
+    Fault("signs.py", "best, largest_return=max(self.largest_return, some_return(record))", "best"),
+    Fault("signs.py", "new.lower > self.best.lower else self.best", "new.mean > self.best.mean else self.best"),
+    Fault("level_sums.py", "(n + SHRINKAGE)[..., None]", "n[..., None]"),
+    Fault("level_sums.py", "kept.levels * n_groups // horizon", "0 * kept.levels"),
+    Fault("diagnostics.py", "n_before -= last.n_episodes", "pass"),
+    Fault("diagnostics.py", "running.n_episodes >= last.n_episodes", "False"),
     Fault(
         "main_loop.py",
         "whitener(gram, lam) for gram, lam in",

@@ -1,14 +1,30 @@
-"""When it fails, say why: signs that a run of S4Q is in trouble, each with a suggestion."""
+"""When it fails, say why: signs that a run of S4Q is in trouble, each with a suggestion.
 
+`S4Q.diagnose` calls it with what the learner knows already. Nothing is played and nothing changes. It reads the last
+finished phase, the running one, and the `Signs` of the whole run. Numbers are in the user's units.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
 from typing import final
 
 import numpy as np
 
+from s4q.core.blocks import Phi
 from s4q.core.messages import Spec
 from s4q.learners.main_loop import PhaseRecord
 from s4q.learners.presets import Constants
+from s4q.learners.signs import SURE, Signs, some_return, standard_error
+from s4q.learners.transition_cache import TransitionCache
+from s4q.learners.widths import directions_seen
+
+_VISIBLE = 1e-3  # of the value bound: a smaller difference is not worth a word
+_ROUNDING = 1e-6
+_FEW = 100  # episodes after which a phase can be called long
+_FEW_STEPS = 20  # steps whose next features are compared before anything is said
+_TOO_SMALL = "value bound too small"
+_LARGER = "The value_bound is too small: declare a larger one"
 
 
 @final
@@ -25,110 +41,263 @@ class Finding:
 
 
 def diagnose(
-    constants: Constants, record: PhaseRecord | None, n_main: int, n_replayed: int, n_cached: int = 0
+    constants: Constants,
+    signs: Signs,
+    *,
+    last: PhaseRecord | None,
+    running: PhaseRecord | None,
+    n_main: int,
+    n_replayed: int,
+    cache: TransitionCache,
 ) -> list[Finding]:
-    """What is wrong, if anything, after the last finished phase. n_cached: of the n_main episodes."""
+    """What is wrong, if anything.
+
+    What cannot be seen from inside: a wrong policy whose promise agrees with its returns, when no earlier policy got
+    more. Such a run looks like success. Whether features tell actions apart and whether levels follow one law is seen
+    in kept transitions only, so not without a cache.
+
+    Args:
+        constants: Of the run.
+        signs: Of the finished phases and the kept transitions.
+        last: The last finished phase; None if none has ended.
+        running: The phase whose main loop is running; None while S3Q prepares one.
+        n_main: Episodes of all main loops.
+        n_replayed: Episodes that replayed past policies.
+        cache: The kept transitions.
+    """
+    if n_main == 0:
+        return [Finding("nothing was played", "the learner has seen no episode", "Play some episodes first")]
     spec, practical = constants.spec, constants.preset == "practical"
-    findings: list[Finding] = []
-    if record is None:
-        if n_main == 0:
-            return [Finding("nothing was played", "the learner has seen no episode", "Play some episodes first")]
-        return [
-            Finding(
-                "no phase has ended",
-                f"{n_main:,} episodes were not enough to reach the trigger once",
-                "Play more episodes, or "
-                + ("pass a smaller trigger" if practical else "use the preset practical")
-                + "; explain() says how long a first phase takes",
-            )
-        ]
-    findings += _promise_findings(spec, record, practical)
-    findings += _residual_findings(spec, record)
-    findings += _level_findings(record)
-    return findings + _replay_findings(constants, n_main - n_cached, n_replayed)
-
-
-def _replay_findings(constants: Constants, n_new: int, n_replayed: int) -> list[Finding]:
-    """Of the episodes since the cache was full, if there is one."""
-    share = n_replayed / max(n_new + n_replayed, 1)
-    if share <= 0.9:
-        return []
-    cached, voids = constants.cache_episodes > 0, constants.preset != "practical"
-    since = f"since the cache of {constants.cache_episodes:,} episodes is full, " if cached else ""
+    if running is not None and running.n_episodes == 0:
+        running = None
+    findings = [
+        *_bound_findings(spec, signs, [one for one in (last, running) if one is not None]),
+        *_action_findings(spec, signs),
+        *_level_law_findings(constants, signs, cache),
+    ]
+    if last is None:
+        return [_no_phase(n_main, practical), *findings]
+    n_before = n_main - (0 if running is None else running.n_episodes)
+    record = last
+    if running is not None and running.n_episodes >= last.n_episodes:
+        record = running
+    else:
+        n_before -= last.n_episodes
+    proven = any(found.name == _TOO_SMALL for found in findings)
     return [
-        Finding(
-            "replay takes over",
-            f"{since}{share:.0%} of all episodes replay past policies",
-            f"Use a {'larger ' if cached else ''}cache (cache_episodes"
-            + ("; it voids the guarantee" if voids else "")
-            + "), a shorter horizon, a smaller c_replay or a larger trigger",
-        )
+        *findings,
+        *_promise_findings(spec, record, practical, proven),
+        *_lost_optimism_findings(spec, record, signs, proven),
+        *_stuck_findings(constants, record, n_before),
+        *_residual_findings(spec, last),
+        *_level_findings(last),
+        *_coverage_findings(spec, last, n_main),
+        *_replay_findings(constants, n_main - cache.n_episodes, n_replayed),
     ]
 
 
-def _promise_findings(spec: Spec, record: PhaseRecord, practical: bool) -> list[Finding]:
+def _no_phase(n_main: int, practical: bool) -> Finding:
+    return Finding(
+        "no phase has ended",
+        f"{n_main:,} episodes were not enough to reach the trigger once",
+        "Play more episodes, or "
+        + ("pass a smaller trigger" if practical else "use the preset practical")
+        + "; explain() says how long a first phase takes",
+    )
+
+
+def _shown(spec: Spec, value: float, h: int = 0) -> str:
+    """A value from level h on, in the user's units."""
+    return f"{float(spec.to_user_units(h, np.array(value))):.4g}"
+
+
+def _bound_findings(spec: Spec, signs: Signs, records: list[PhaseRecord]) -> Iterator[Finding]:
+    """A return above its bound, or a bound that the declared rewards contradict."""
+    bounds, slack = np.array(spec.value_bound), 1 + _ROUNDING
+    largest = max([signs.largest_return, *(some_return(one) for one in records)])
+    least = int(bounds.argmin())
+    suggestion = f"{_LARGER}. It must bound the return of every episode, from every level on"
+    if largest > slack * bounds[0]:
+        seen, declared = _shown(spec, largest), _shown(spec, bounds[0])
+        says = f"an episode returned at least {seen}, more than the value bound {declared}"
+    elif spec.reward_max - spec.reward_min > slack * bounds[least] + spec.reward_slack:
+        declared = _shown(spec, bounds[least], least)
+        says = f"a step may pay {spec.reward_max:.4g}, but the value bound of level {least} is {declared}"
+        suggestion += "; or declare a smaller reward range"
+    else:
+        return
+    yield Finding(_TOO_SMALL, says, suggestion)
+
+
+def _action_findings(spec: Spec, signs: Signs) -> Iterator[Finding]:
+    if spec.n_actions > 1 and signs.n_compared >= _FEW_STEPS and not signs.actions_differ:
+        yield Finding(
+            "features do not tell actions apart",
+            f"at each of {signs.n_compared:,} steps the features of the next state were the same for every action",
+            "No action can be preferred: put the action into the features, for example with features.PerAction(...)",
+        )
+
+
+def _level_law_findings(constants: Constants, signs: Signs, cache: TransitionCache) -> Iterator[Finding]:
+    """Is a problem that was declared stationary really so?"""
+    if signs.by_level is None or not cache.n_episodes:
+        return
+    ridge = float(constants.ridge(1, cache.n_episodes)[0])
+    effect = signs.by_level.strongest(cache.gram(0), ridge, constants.spec.well_specified)
+    if effect is not None:
+        yield Finding(
+            "levels are not alike",
+            f"the problem is declared stationary, but at features of block {effect.block} the level explains "
+            f"{effect.share:.0%} of what the features leave open of the {effect.outcome}",
+            "Declare stationary=False, or put what changes with time into the features",
+        )
+
+
+def _promise_findings(spec: Spec, record: PhaseRecord, practical: bool, proven: bool) -> Iterator[Finding]:
     """Optimism: what Q promised against what the policy got, and against the value bound."""
     if record.start_value_sum is None:
-        return []
+        return
     n, bound = record.n_episodes, spec.value_bound[0]
     promised, got = record.start_value_sum / n, record.return_sum / n
     at_bound = promised >= 0.999 * bound or got > bound
-    if got > promised + 3 * _standard_error(record, bound):
+    if got > promised + SURE * standard_error(record, bound):
         width = "The width is too small or the features do not represent the values: raise bonus_width, add features"
-        return [
-            Finding(
-                "not optimistic",
-                f"Q promised {promised:.4g} and the policy got {got:.4g} (shifted rewards)",
-                "The value_bound is too small: declare a larger one" if at_bound else width,
-            )
-        ]
-    if at_bound and got < 0.9 * promised:
-        return [
-            Finding(
-                "still at the bound",
-                f"after {record.phase} phases Q still promises the value bound {bound:.4g}, as if nothing were known",
-                "Play more episodes"
-                + ("" if practical else " (practical needs fewest)")
-                + "; declare a smaller value_bound if you know one",
-            )
-        ]
-    return []
+        yield Finding(
+            "not optimistic",
+            f"Q promised {_shown(spec, promised)} and the policy got {_shown(spec, got)}",
+            _LARGER if at_bound or proven else width,
+        )
+    elif at_bound and got < 0.9 * promised and not proven:
+        yield Finding(
+            "still at the bound",
+            f"after {record.phase} phases Q still promises the value bound {_shown(spec, bound)}, as if nothing were "
+            "known",
+            "Play more episodes"
+            + ("" if practical else " (practical needs fewest)")
+            + "; declare a smaller value_bound if you know one",
+        )
 
 
-def _standard_error(record: PhaseRecord, bound: float) -> float:
-    """Of the mean return; the largest it can be where squares are not known."""
+def _lost_optimism_findings(spec: Spec, record: PhaseRecord, signs: Signs, proven: bool) -> Iterator[Finding]:
+    """An optimistic promise is never below what some policy can get, so never below what one got."""
+    best, bound = signs.best, spec.value_bound[0]
+    if best is None or best.phase == record.phase or record.start_value_sum is None:
+        return
     n = record.n_episodes
-    if record.return_sum_sq is None or n < 2:
-        return bound / 2 / sqrt(n)
-    variance = max(record.return_sum_sq / n - (record.return_sum / n) ** 2, 0.0)
-    return sqrt(variance / (n - 1)) + bound / n
+    promised, got = record.start_value_sum / n, record.return_sum / n
+    # Other start states may promise other values: their spread is at most that of returns.
+    if best.lower - promised <= _VISIBLE * bound + SURE * standard_error(record, bound):
+        return
+    at_bound = proven or promised >= 0.999 * bound
+    width = "Raise bonus_width, add features, or play the policy `best` and not the newest"
+    yield Finding(
+        "lost optimism",
+        f"the policy of phase {record.phase} promises {_shown(spec, promised)} and got {_shown(spec, got)} over {n:,} "
+        f"episodes, but the one of phase {best.phase} got {_shown(spec, best.mean)} over {best.n_episodes:,}",
+        _LARGER if at_bound else width,
+    )
 
 
-def _residual_findings(spec: Spec, record: PhaseRecord) -> list[Finding]:
+def _stuck_findings(constants: Constants, record: PhaseRecord, n_before: int) -> Iterator[Finding]:
+    """A phase longer than all before it, whose policy gets less than promised.
+
+    The promise may exceed the returns by about twice the bonus along the way. What exceeds it by more is not lack of
+    data: a new policy will not cure it. With a trigger that is too large the bonus is out of date instead.
+    """
+    n, spec = record.n_episodes, constants.spec
+    bound = spec.value_bound[0]
+    if record.start_value_sum is None or record.phase == 1 or n < max(_FEW, n_before):
+        return
+    promised, got = record.start_value_sum / n, record.return_sum / n
+    short = promised - got - SURE * standard_error(record, bound)
+    if short <= 0.02 * bound:
+        return
+    if short > 3 * expected_bonus(record):
+        cure = "The features do not represent the values: add features"
+        cure += ", or declare stationary=False if something depends on the level" if constants.pool else ""
+    elif constants.preset == "practical" and n >= 10 * n_before:
+        cure = "The trigger is too large: pass a smaller one, so that a new policy learns from these episodes"
+    else:
+        return
+    yield Finding(
+        "stuck",
+        f"the policy of phase {record.phase} has played {n:,} episodes, {n_before:,} came before; it promises "
+        f"{_shown(spec, promised)} and gets {_shown(spec, got)}",
+        cure,
+    )
+
+
+def expected_bonus(record: PhaseRecord) -> float:
+    """About the sum of the bonuses that the policy of a phase met in an episode.
+
+    The steps of the phase are known as sums of phi phi^T. Their main directions stand for them, each with its share.
+    """
+    total, horizon, pooled = 0.0, len(record.ridge), len(record.increment) == 1
+    for h, level in enumerate(record.q.levels):
+        gram = record.increment[0 if pooled else h]
+        steps = record.n_episodes * (horizon if pooled else 1)
+        sizes, directions = np.linalg.eigh(gram)  # (n_blocks, k), (n_blocks, k, k): columns
+        block, which = np.nonzero(sizes > 1e-12 * max(float(sizes.max()), 1e-300))
+        share = sizes[block, which]
+        length = sqrt(float(share.sum()) / steps)  # root mean square of |phi|, 0 where episodes have ended
+        vectors = length * directions[block, :, which]
+        phi = Phi(vectors[:, None], block[:, None])
+        bonus = level.optimistic(phi)[:, 0] - np.einsum("nk,nk->n", vectors, level.theta[block])
+        total += float(np.clip(bonus, 0.0, None) @ share) / max(float(share.sum()), 1e-300)
+    return total
+
+
+def _residual_findings(spec: Spec, record: PhaseRecord) -> Iterator[Finding]:
     if spec.well_specified:
-        return []  # what is left over is then the noise of rewards and moves
+        return  # what is left over is then the noise of rewards and moves
     spread = np.sqrt(record.residuals) / np.array([2 * spec.half_range(h) for h in range(spec.horizon)])
     level = int(spread.argmax())
-    if spread[level] <= 0.25:
-        return []
-    return [
-        Finding(
+    if spread[level] > 0.25:
+        yield Finding(
             "large residuals",
             f"at level {level} targets lie {spread[level]:.0%} of their range away from the fit (root mean square)",
             "The features do not represent the values, or rewards are very noisy: look at the features of that level",
         )
-    ]
 
 
-def _level_findings(record: PhaseRecord) -> list[Finding]:
+def _level_findings(record: PhaseRecord) -> Iterator[Finding]:
     seen = np.trace(record.cov_ref + record.increment, axis1=-2, axis2=-1).sum(axis=-1)
     missing = np.flatnonzero(seen <= 0)
-    if not len(missing):
-        return []
-    return [
-        Finding(
+    if len(missing):
+        yield Finding(
             "a level was never reached",
             f"no step was taken at level {', '.join(str(h) for h in missing[:5])}: every episode ended before",
             "Check the horizon, and whether episodes end too early",
         )
-    ]
+
+
+def _coverage_findings(spec: Spec, record: PhaseRecord, n_main: int) -> Iterator[Finding]:
+    """Most features were never seen, and nearly every episode still meets a new one."""
+    if record.phase < 10 or n_main >= min(2 * record.phase, spec.dim):
+        return
+    grams = record.cov_ref + record.increment
+    level = int((np.diagonal(grams, axis1=-2, axis2=-1) > 0).sum(axis=(-2, -1)).argmax())  # where most was seen
+    seen = float(directions_seen(grams[level], float(record.ridge[level])).sum())
+    if seen < spec.dim / 2:
+        yield Finding(
+            "more features than the episodes can cover",
+            f"{n_main:,} episodes for {spec.dim:,} features are {n_main / spec.dim:.2g} episodes per feature: about "
+            f"{seen:,.0f} directions were seen, and nearly every episode meets a new one",
+            "Use fewer features (a lower order, fewer tiles or centres), or play more episodes",
+        )
+
+
+def _replay_findings(constants: Constants, n_new: int, n_replayed: int) -> Iterator[Finding]:
+    """Of the episodes since the cache was full, if there is one."""
+    share = n_replayed / max(n_new + n_replayed, 1)
+    if share <= 0.9:
+        return
+    cached, voids = constants.cache_episodes > 0, constants.preset != "practical"
+    since = f"since the cache of {constants.cache_episodes:,} episodes is full, " if cached else ""
+    yield Finding(
+        "replay takes over",
+        f"{since}{share:.0%} of all episodes replay past policies",
+        f"Use a {'larger ' if cached else ''}cache (cache_episodes"
+        + ("; it voids the guarantee" if voids else "")
+        + "), a shorter horizon, a smaller c_replay or a larger trigger",
+    )

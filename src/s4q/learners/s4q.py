@@ -38,6 +38,7 @@ from s4q.learners.main_loop import MainLoop, PhaseRecord
 from s4q.learners.policy_replay import PolicyReplayMemory
 from s4q.learners.presets import BonusFrom, Constants, Epochs, PresetName, constants
 from s4q.learners.s3q import S3Q
+from s4q.learners.signs import Signs
 from s4q.learners.transition_cache import TransitionCache
 
 
@@ -90,6 +91,7 @@ class S4Q:
     _next_id: int
     _replay_budget: AnySize  # of the S3Q call in progress, in episodes
     _best: BestPolicy  # of the finished phases
+    _signs: Signs  # of trouble: read by `diagnose` alone
     _n_main: int  # episodes so far
     _n_replayed: int
 
@@ -130,6 +132,7 @@ class S4Q:
         self.cache = TransitionCache(self.spec, self.constants.cache_episodes, self.constants.pool)
         self.memory = PolicyReplayMemory()  # [Alg2:Initialize]
         self._best = BestPolicy(self.spec.value_bound[0])
+        self._signs = Signs.of(self.spec, by_level=self._keeps_levels)
         self._gram = np.zeros(self._gram_shape)
         self._begin_phase()
 
@@ -138,6 +141,8 @@ class S4Q:
         parts: list[TransitionCache | S3Q] = [self.cache] if self._s3q is None else [self.cache, self._s3q]
         if any(part.spec != self.spec or part.pool != self.constants.pool for part in parts):
             raise ValueError("the parts of an S4Q must be of one problem, and agree whether steps are pooled")
+        if (self._signs.by_level is not None) != self._keeps_levels:
+            raise ValueError("the signs of an S4Q must hold sums by level if pooled steps are kept, and only then")
         require_positive("ridge", float(self._ridge.min()), "added to the Gram matrix")
         for name, array in (("gram", self._gram), ("cov_ref", self._loop.cov_ref)):
             require_shape(name, array, self._gram_shape, "(H or 1, n_blocks, k, k)")
@@ -172,6 +177,11 @@ class S4Q:
     def _share(self) -> bool:
         """The data-scaled bonus of `practical` shares one Gram matrix between levels when steps are pooled."""
         return self.constants.pool and self.constants.preset == "practical"
+
+    @property
+    def _keeps_levels(self) -> bool:
+        """Pooled steps lose their levels, so that sums by level are kept of those in the cache."""
+        return self.constants.pool and self.constants.cache_episodes > 0
 
     @property
     def q(self) -> LinearQ:
@@ -217,7 +227,7 @@ class S4Q:
         others = [entry.policy for entry in self.memory.entries] + ([] if last is None else [last.q])
         if best is not None and not any(best.policy is one for one in others):
             kept += best.policy.nbytes
-        return self.memory.nbytes + cached + self._loop.nbytes + self._gram.nbytes + s3q + kept
+        return self.memory.nbytes + cached + self._loop.nbytes + self._gram.nbytes + s3q + kept + self._signs.nbytes
 
     def explain(self) -> str:
         """Where the constants come from, and what they mean in numbers of episodes; print it."""
@@ -225,7 +235,15 @@ class S4Q:
 
     def diagnose(self) -> list[Finding]:
         """Signs of trouble, each with a suggestion; empty when there are none."""
-        return diagnose(self.constants, self.last_phase, self._n_main, self._n_replayed, self.cache.n_episodes)
+        return diagnose(
+            self.constants,
+            self._signs,
+            last=self.last_phase,
+            running=self.open_phase,
+            n_main=self._n_main,
+            n_replayed=self._n_replayed,
+            cache=self.cache,
+        )
 
     def __repr__(self) -> str:
         stage = "main loop" if self._s3q is None else "S3Q"
@@ -272,6 +290,7 @@ class S4Q:
         self._n_main += answer.n_episodes
         if answer.kept is not None:
             self.cache.add(answer.kept, min(request.keep, answer.n_episodes))
+            self._signs = self._signs.with_steps(answer.kept, self.spec.horizon)
         if triggered:
             self._end_phase()
 
@@ -321,6 +340,7 @@ class S4Q:
         loop = self._loop
         self.last_phase = loop.record()
         self._best = self._best.with_candidate(Candidate.of(self.last_phase))
+        self._signs = self._signs.with_phase(self.last_phase, self.spec.value_bound[0])
         if loop.n_episodes > loop.n_cached:  # what is in the cache is never replayed
             self.memory.append(loop.q, loop.n_episodes - loop.n_cached)  # [Alg2:Append]
         self._gram = loop.cov_ref + loop.increment
