@@ -20,7 +20,7 @@ import s4q
 from benchmarks.practical import random_mdp
 from s4q.core.optimism import QLevel
 from s4q.learners import presets
-from s4q.learners.widths import STANDARD_ERRORS, with_data_scaled_bonus
+from s4q.learners.widths import EXACT_ERRORS, with_data_scaled_bonus
 from s4q.problems import FiniteMDP
 
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -61,7 +61,7 @@ def moved(name: str, constant: str, factor: float, seed: int) -> float:
 
         with patch.object(presets.Constants, "threshold", longer):
             return regret(mdp, episodes, seed, cache_episodes=200)
-    default = {"bonus_width": STANDARD_ERRORS, "ridge": 1e-6, "c_replay": 0.25, "cache_episodes": 200}
+    default = {"bonus_width": EXACT_ERRORS, "ridge": 1e-6, "c_replay": 0.25, "cache_episodes": 200}
     value = default[constant] * factor
     options = {"cache_episodes": 200} | {constant: int(value) if constant == "cache_episodes" else value}
     return regret(mdp, episodes, seed, **options)

@@ -151,7 +151,7 @@ class LiteralConstants:
 
     def kappa(self, h: int) -> float:
         """Standard errors in the bonus of `practical`."""
-        return 0.5 if self.given_width is None else one_of(self.given_width, h)
+        return (0.5 if self.spec.well_specified else 0.1) if self.given_width is None else one_of(self.given_width, h)
 
 
 def one_of(given: Any, h: int) -> float:

@@ -9,7 +9,7 @@ from s4q.core.blocks import Array, Phi
 from s4q.core.least_squares import Moments, ridge_fit
 from s4q.core.optimism import QLevel
 from s4q.learners.presets import Constants
-from s4q.learners.widths import PAPER, STANDARD_ERRORS, TIGHT
+from s4q.learners.widths import PAPER, TIGHT
 
 _NEVER = 10**18
 
@@ -159,7 +159,7 @@ def bonus_after(c: Constants, level: int, n: int) -> float:
 
 def _first_widths(c: Constants) -> str:
     if c.preset == "practical":
-        return f"{STANDARD_ERRORS if c.fixed_width is None else _range(c.fixed_width)} standard errors"
+        return f"{_range(c.standard_errors())} standard errors"
     ridge, nothing = c.ridge(1, 1), np.zeros(c.spec.gram_shape)
     return _range(np.array([c.width(h, 1, 1, nothing, float(ridge[h]))[0] for h in range(c.spec.horizon)]))
 

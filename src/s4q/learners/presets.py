@@ -22,8 +22,9 @@ from s4q.core.spec import per_level
 from s4q.core.validation import require_count, require_failure_probability, require_flag, require_positive
 from s4q.learners.transition_cache import bytes_per_step
 from s4q.learners.widths import (
+    EXACT_ERRORS,
+    INEXACT_ERRORS,
     PAPER,
-    STANDARD_ERRORS,
     TIGHT,
     Theory,
     fixed_design_radius,
@@ -112,11 +113,26 @@ class Constants:
     def with_bonus(self, fit: QLevel, level: int, phase: int, n_total: int, moments: Moments, ridge: float) -> QLevel:
         """The fit of a level with its bonus, from the sums of its samples; n_total trajectories are in the memory."""
         if self.preset == "practical":
-            kappa = STANDARD_ERRORS if self.fixed_width is None else float(self.fixed_width[level])
-            bound, horizon = self.spec.value_bound[level], self.spec.horizon
-            return with_data_scaled_bonus(fit, moments, ridge=ridge, value_bound=bound, kappa=kappa, horizon=horizon)
+            return with_data_scaled_bonus(
+                fit,
+                moments,
+                ridge=ridge,
+                value_bound=self.spec.value_bound[level],
+                kappa=float(self.standard_errors()[level]),
+                horizon=self.spec.horizon,
+            )
         width = self.width(level, phase, n_total, moments.gram, ridge)
         return replace(fit, whitener=moments.factors.whitener(ridge), width=width)  # [Alg2:Bonus]
+
+    def standard_errors(self) -> Array:
+        """How many standard errors the bonus of `practical` has, (H,), before it grows with the samples.
+
+        Where the features are not exact, most of what a fit leaves over is lack of fit. More samples do not cure that,
+        so a bonus made of it is wasted: it lets all values meet at the bound and hides which action is better.
+        """
+        if self.fixed_width is not None:
+            return self.fixed_width
+        return np.full(self.spec.horizon, EXACT_ERRORS if self.spec.well_specified else INEXACT_ERRORS)
 
     def width(self, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
         """The bonus is width (n_blocks,) times |phi| in the metric of (gram + ridge I)^-1; not of `practical`."""

@@ -23,7 +23,8 @@ class Theory:
     inflation: float  # width of the bonus over radius of the fit: the empirical covariance may be too large
 
 
-STANDARD_ERRORS = 0.5  # in the bonus of `practical`
+EXACT_ERRORS = 0.5  # standard errors in the bonus of `practical`, where the features are exact
+INEXACT_ERRORS = 0.1  # and where they are not
 _LOWER_ORDER = 2.5  # times the geometric mean of the value bound and the residual's standard deviation
 _GROWTH = 0.05  # of the squared number of standard errors, per logarithm of the samples a feature
 PAPER = Theory(ridge=4 / log(36 / 35), trigger=32 * 2 + 8 * 7 / 3, risk=64.0, inflation=sqrt(2))
