@@ -6,7 +6,6 @@ stay; and the data-scaled width against simpler ones, on problems that were not 
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,12 +66,10 @@ def moved(name: str, constant: str, factor: float, seed: int) -> float:
     return regret(mdp, episodes, seed, **options)
 
 
-def with_level_residual_bonus(
-    fit: QLevel, moments: Any, *, ridge: float, value_bound: float, kappa: float, horizon: int
-) -> QLevel:
-    """A simpler scale: one residual for the whole level."""
-    full = with_data_scaled_bonus(fit, moments, ridge=ridge, value_bound=value_bound, kappa=kappa, horizon=horizon)
-    return replace(fit, whitener=full.whitener, width=full.width + kappa * np.sqrt(full.noise))
+def with_level_residual_bonus(fit: QLevel, moments: Any, *, exact: bool, **constants: Any) -> QLevel:
+    """A simpler scale, that of features that are not exact: one residual for the whole level."""
+    del exact
+    return with_data_scaled_bonus(fit, moments, exact=False, **constants)
 
 
 def scaled(name: str, scale: str, seed: int) -> float:

@@ -151,7 +151,7 @@ class LiteralConstants:
 
     def kappa(self, h: int) -> float:
         """Standard errors in the bonus of `practical`."""
-        return (0.5 if self.spec.well_specified else 0.1) if self.given_width is None else one_of(self.given_width, h)
+        return (0.5 if self.spec.well_specified else 0.2) if self.given_width is None else one_of(self.given_width, h)
 
 
 def one_of(given: Any, h: int) -> float:
@@ -166,8 +166,10 @@ def data_scaled_width(
     v = spec.value_bound[h]
     n = max(0.0, 1 / norm_sq - ridge)
     floor = 0.03 * v * min(1.0, np.sqrt(10 / spec.horizon))
+    factor = np.sqrt(1 + 0.05 * max(0.0, np.log(max(n_samples, 1) / (spec.n_blocks * spec.block_dim))))
+    if not spec.well_specified:
+        return float(v * np.sqrt(ridge) + kappa * factor * np.sqrt(residual + floor**2))
     local = min(max(variance, 0.0), v * v / 4)
     sigma = np.sqrt((n * local + residual + floor**2) / max(n, 1.0))
     spread = sigma + 2.5 * (v * v * residual) ** 0.25 * np.sqrt(norm_sq)
-    factor = np.sqrt(1 + 0.05 * max(0.0, np.log(max(n_samples, 1) / (spec.n_blocks * spec.block_dim))))
     return float(v * np.sqrt(ridge) + kappa * factor * spread)

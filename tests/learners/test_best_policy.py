@@ -23,10 +23,13 @@ def literal_worth(all_returns: list[Any], one: Any) -> float:
     """The rule of the docstring with numpy's own variances."""
     every = np.concatenate(all_returns)
     n, n_all = len(one), len(every)
-    within = sum(len(r) * np.var(r) for r in all_returns) / max(n_all - len(all_returns), 1)
-    prior = max(within, np.var(every))
+    total = np.var(every)
+    within = min(total, (sum(len(r) * np.var(r) for r in all_returns) + total) / (n_all - len(all_returns) + 1))
     own = np.var(one, ddof=1) if n > 1 else 0.0
-    return float(np.mean(one) - 2 * np.sqrt(((n - 1) * own + 3 * prior) / (n + 2) / n))
+    error = ((n - 1) * own + 3 * within) / (n + 2) / n
+    apart = max(total - within, total / 100)
+    trust = apart / (apart + error) if total > 0 else 0.0
+    return float((1 - trust) * np.mean(every) + trust * np.mean(one) - 2 * np.sqrt(trust * error))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -119,3 +122,20 @@ def test_a_file_whose_best_policy_is_of_another_problem_is_refused() -> None:
     learner._best = replace(learner._best, best=replace(learner._best.best, policy=short))
     with pytest.raises(ValueError, match="theta must have shape"):
         unpack(pack(learner), s4q.S4Q)
+
+
+def test_where_one_policy_varies_as_much_as_all_a_lucky_episode_is_not_believed_and_else_it_is() -> None:
+    """Returns of 0 and 1, as on a slippery lake; and returns that never vary within a policy."""
+    rng = np.random.default_rng(1)
+    slippery, still = BestPolicy(value_bound=1.0), BestPolicy(value_bound=1.0)
+    for phase in range(1, 40):
+        slippery = slippery.with_candidate(candidate(phase, rng.random(3) < 0.1))
+        still = still.with_candidate(candidate(phase, [0.0, 0.0]))
+    tested = rng.random(500) < 0.2
+    slippery, still = (
+        one.with_candidate(candidate(40, tested if one is slippery else [0.0] * 500)) for one in (slippery, still)
+    )
+    slippery, still = (one.with_candidate(candidate(41, [1.0])) for one in (slippery, still))
+    assert slippery.best is not None
+    assert still.best is not None
+    assert (slippery.best.phase, still.best.phase) == (40, 41)

@@ -14,7 +14,8 @@ from s4q.core.messages import sum_if_known
 from s4q.learners.main_loop import PhaseRecord
 
 _STANDARD_ERRORS = 2.0  # below the mean
-_PRIOR_SAMPLES = 3.0  # weight of the variance of all returns in the variance of one policy's
+_LEAST_SHARE = 0.01  # of the variance of all returns: the policies differ by so much at least
+_PRIOR_SAMPLES = 3.0  # weight of the variance within all policies in the variance of one
 
 
 @final
@@ -49,10 +50,16 @@ class Candidate:
 class BestPolicy:
     """The best candidate so far, and what the returns of all candidates say of their variance.
 
-    A candidate is worth mean - 2 sqrt(s^2 / n) with s^2 = ((n - 1) s_own^2 + 3 S^2) / (n + 2). S^2 is the larger of the
-    mean variance within a policy and the variance of all returns. So a single lucky episode seldom wins, and no number
-    of episodes is asked for first. Where a collector cannot tell the squares of returns, s^2 is the largest variance
-    that returns between 0 and the value bound can have.
+    Policies differ by B, the variance between them, at least a hundredth of that of all returns. The returns of one
+    policy differ by W, the variance within. Both come from the returns of all candidates. The mean of a candidate with
+    n episodes is pulled towards the mean m of all:
+
+        e = s^2 / n,   s^2 = ((n - 1) s_own^2 + 3 W) / (n + 2),   k = B / (B + e)
+        worth = m + k (mean - m) - 2 sqrt(k e)
+
+    So a single lucky episode wins where returns of one policy hardly vary, and loses where they vary as much as those
+    of all. No number of episodes is asked for first. Where a collector cannot tell the squares of returns, a candidate
+    is worth its mean less two standard errors of returns as far apart as the value bound allows.
 
     What it does not promise. The bound holds for one policy looked at once, not for the best of many. Only the best
     candidate is kept, so one that was put aside never comes back. Where a guarantee is wanted, evaluate the policy on
@@ -85,7 +92,11 @@ class BestPolicy:
         n = one.n_episodes
         if self.return_sum_sq is None:
             return one.mean - _STANDARD_ERRORS * self.value_bound / 2 / sqrt(n)
-        spread = max(self.return_sum_sq - self.return_sum**2 / self.n_episodes, 0.0) / self.n_episodes
-        within = self.squares / max(self.n_episodes - self.n_candidates, 1)
-        variance = (one.squares + _PRIOR_SAMPLES * max(within, spread)) / (n - 1 + _PRIOR_SAMPLES)
-        return one.mean - _STANDARD_ERRORS * sqrt(variance / n)
+        center = self.return_sum / self.n_episodes
+        spread = max(self.return_sum_sq / self.n_episodes - center**2, 0.0)
+        # Policies that have played once say nothing of the variance within: it begins as that of all returns.
+        within = min((self.squares + spread) / (self.n_episodes - self.n_candidates + 1), spread)
+        error = (one.squares + _PRIOR_SAMPLES * within) / (n - 1 + _PRIOR_SAMPLES) / n
+        between = max(spread - within, _LEAST_SHARE * spread)
+        trust = between / (between + error) if between > 0 else 0.0
+        return center + trust * (one.mean - center) - _STANDARD_ERRORS * sqrt(trust * error)

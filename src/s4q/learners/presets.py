@@ -120,6 +120,7 @@ class Constants:
                 value_bound=self.spec.value_bound[level],
                 kappa=float(self.standard_errors()[level]),
                 horizon=self.spec.horizon,
+                exact=self.spec.well_specified,
             )
         width = self.width(level, phase, n_total, moments.gram, ridge)
         return replace(fit, whitener=moments.factors.whitener(ridge), width=width)  # [Alg2:Bonus]
@@ -127,8 +128,8 @@ class Constants:
     def standard_errors(self) -> Array:
         """How many standard errors the bonus of `practical` has, (H,), before it grows with the samples.
 
-        Where the features are not exact, most of what a fit leaves over is lack of fit. More samples do not cure that,
-        so a bonus made of it is wasted: it lets all values meet at the bound and hides which action is better.
+        Where the features are not exact, most of what a fit leaves over is lack of fit. More samples do not cure that.
+        A large bonus made of it lets all values meet at the bound and hides which action is better.
         """
         if self.fixed_width is not None:
             return self.fixed_width

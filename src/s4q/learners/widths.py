@@ -24,7 +24,7 @@ class Theory:
 
 
 EXACT_ERRORS = 0.5  # standard errors in the bonus of `practical`, where the features are exact
-INEXACT_ERRORS = 0.1  # and where they are not
+INEXACT_ERRORS = 0.2  # and where they are not
 _LOWER_ORDER = 2.5  # times the geometric mean of the value bound and the residual's standard deviation
 _GROWTH = 0.05  # of the squared number of standard errors, per logarithm of the samples a feature
 PAPER = Theory(ridge=4 / log(36 / 35), trigger=32 * 2 + 8 * 7 / 3, risk=64.0, inflation=sqrt(2))
@@ -88,28 +88,47 @@ def self_normalised_radius(
 
 
 def with_data_scaled_bonus(
-    fit: QLevel, moments: Moments, *, ridge: float, value_bound: float, kappa: float, horizon: int
+    fit: QLevel, moments: Moments, *, ridge: float, value_bound: float, kappa: float, horizon: int, exact: bool
 ) -> QLevel:
     """The ridge fit of a level with a bonus whose width is the spread of the targets; no guarantee.
 
     The full value bound for a direction never seen, next to nothing of it after one visit; then kappa standard errors.
-    The variance near phi is shrunk, with the weight of one sample, to the residual of the whole fit plus a floor: one
-    lucky sample must not look like certainty. A few equal samples still do, and would end the search for ever. So a
-    term that falls like 1 / n is added, as in Bernstein's inequality. It has the residual in it, so it is 0 where
-    nothing is random. kappa grows slowly with the number of samples, so that nothing is given up for good.
+    kappa grows slowly with the number of samples, so that nothing is given up for good.
+
+    With exact features the variance near phi comes from a fit of the squared targets. It is shrunk, with the weight of
+    one sample, to the residual of the whole fit plus a floor: one lucky sample must not look like certainty. A few
+    equal samples still do, and would end the search for ever. So a term that falls like 1 / n is added, as in
+    Bernstein's inequality. It has the residual in it, so it is 0 where nothing is random.
+
+    With other features a fit of squares is off by more than the variance. There the residual stands for all directions.
+
+    Args:
+        fit: The fit, without a bonus.
+        moments: The sums that were fitted.
+        ridge: Ridge of the fit.
+        value_bound: Of the level.
+        kappa: Standard errors in the bonus, before they grow.
+        horizon: Number of levels.
+        exact: Are the features declared exact?
     """
-    squares = replace(moments, moment=moments.moment_sq)
     residual = residual_variance(moments, fit.theta, ridge)
-    samples_a_feature = moments.n / fit.theta.size
-    return replace(
+    noise = residual + (floor_share(horizon) * value_bound) ** 2
+    kappa *= sqrt(1 + _GROWTH * log(max(moments.n / fit.theta.size, 1.0)))
+    unseen = value_bound * sqrt(ridge)
+    with_width = replace(
         fit,
         whitener=moments.factors.whitener(ridge),
-        width=np.full(len(fit.theta), value_bound * sqrt(ridge)),
-        second=ridge_fit(squares, ridge),
-        noise=residual + (floor_share(horizon) * value_bound) ** 2,
+        width=np.full(len(fit.theta), unseen if exact else unseen + kappa * sqrt(noise)),
+    )
+    if not exact:
+        return with_width
+    return replace(
+        with_width,
+        second=ridge_fit(replace(moments, moment=moments.moment_sq), ridge),
+        noise=noise,
         ceiling=value_bound**2 / 4,
         ridge=ridge,
-        kappa=kappa * sqrt(1 + _GROWTH * log(max(samples_a_feature, 1.0))),
+        kappa=kappa,
         lower_order=_LOWER_ORDER * sqrt(value_bound * sqrt(residual)),
     )
 
