@@ -105,9 +105,11 @@ def any_q(spec: s4q.Spec, seed: int, *, bonus: bool = True) -> s4q.LinearQ:
     if not bonus:
         return s4q.LinearQ.from_arrays(rng.normal(size=shape))
     white = np.tril(rng.normal(size=(*shape, spec.block_dim)))
-    second, scale = rng.normal(size=shape), rng.uniform(0.1, 1.0, size=(spec.horizon, 5))
+    second, scale = rng.normal(size=shape), rng.uniform(0.1, 1.0, size=(spec.horizon, 4))
     clip = [(0.2 * bound, 0.8 * bound) for bound in spec.value_bound]
-    return q_with_spread(rng.normal(size=shape), white, rng.random(shape[:2]), clip, second, scale)
+    theta, width = rng.normal(size=shape), rng.random(shape[:2])
+    numbers = np.hstack([scale, rng.uniform(0.1, 1.0, size=(spec.horizon, 1))])
+    return q_with_spread(theta, white, width, clip, second, numbers)
 
 
 def requests_of(spec: s4q.Spec, n: int, *, draws: bool = True) -> list[Request]:

@@ -52,7 +52,7 @@ def test_no_preset_is_suggested_that_is_in_use() -> None:
 
 def test_replay_is_counted_from_when_the_cache_is_full() -> None:
     mdp = s4q.problems.river_swim(6, 40)
-    learner = s4q.S4Q(mdp, cache_episodes=300)
+    learner = s4q.S4Q(mdp, cache_episodes=300, c_replay=0.5)
     run = s4q.run(learner, CountCollector(mdp), 5000)
     assert 0.8 < run.replay_episodes / run.episodes < 0.9
     [found] = learner.diagnose()
@@ -64,7 +64,8 @@ def test_returns_above_the_value_bound_say_so() -> None:
     lake = s4q.problems.from_gymnasium("FrozenLake-v1", 30, value_bound=None)
     spec = s4q.Spec.of(lake.features, horizon=30, reward_range=(0, 1), value_bound=0.01, stationary=True)
     learner = s4q.S4Q(spec)
-    s4q.run(learner, EpisodeCollector(lake), 1000)
+    s4q.run(learner, EpisodeCollector(lake), 3000)
+    assert "value bound too small" in names(learner.diagnose())
     [found] = [one for one in learner.diagnose() if one.name == "not optimistic"]
     assert "value_bound is too small" in found.suggestion
 

@@ -182,7 +182,7 @@ def test_a_newer_schema_says_what_to_install(good: Path, tmp_path: Path) -> None
     def newer(manifest: dict[str, Any], members: Members) -> None:
         manifest.update(schema=7, s4q="3.1.0", brand_new={})
 
-    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 4: install s4q 3.1.0 or newer")
+    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 5: install s4q 3.1.0 or newer")
 
 
 class Bomb:

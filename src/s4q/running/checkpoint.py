@@ -23,7 +23,7 @@ from s4q.running import archive
 from s4q.running.archive import CheckpointError, refusal
 from s4q.running.progress import Progress
 
-SCHEMA = 4
+SCHEMA = 5
 Extra = Mapping[str, Any]  # what JSON can hold
 
 
@@ -122,7 +122,7 @@ def load(path: str | PathLike[str]) -> Checkpoint:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(f"{folder}/run.s4q", s4q.S4Q(mdp), seed=7)
     ...     load(f"{folder}/run.s4q").learner
-    S4Q(practical, phase 1, main loop, 6080 bytes)
+    S4Q(practical, phase 1, main loop, 15040 bytes)
     """
     place = Path(path)
     manifest, arrays = archive.read(place, SCHEMA, "s4q")

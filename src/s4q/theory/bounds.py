@@ -110,10 +110,26 @@ class Prescribed:
             constant, slope = self.settings.fixed_trigger
             return constant + slope * log(max(n, 1))
         if self.settings.preset == "practical":
-            return self.spec.dim / (4 if phase == 1 else 1)
+            return max(self.spec.dim / 16, 1.0) if phase == 1 else float(self.spec.dim)
         if self._steps is None:
             return float(self.spec.dim)
         return self._steps.trigger * (log(8 / self.delta_fit(phase)) + 2 * log(max(n, 1)))
+
+    def inexact_width(self, level: int, residual: float, ridge: float, most_samples: float) -> tuple[float, float]:
+        """Least and most width of `practical` where the features are not exact.
+
+        Args:
+            level: The level.
+            residual: Residual variance of its fit.
+            ridge: Ridge of its fit.
+            most_samples: The fit has at most so many samples.
+        """
+        spec, bound = self.spec, self.spec.value_bound[level]
+        errors = 0.2 if self.settings.fixed_width is None else float(self.settings.fixed_width[level])
+        deviation = sqrt(residual + 9e-4 * bound**2 * min(1.0, 10 / spec.horizon))
+        growth = sqrt(1 + log(max(most_samples / spec.dim, 1.0)) / 20)
+        least = bound * sqrt(ridge) + errors * deviation
+        return least, least + (growth - 1) * errors * deviation
 
     def ball(self) -> Array:
         """The radii of the balls that fits are projected on: (H,), or (H, n_blocks) for a ball per block."""
@@ -330,12 +346,12 @@ def replay_luck(constants: Constants, phase: int) -> float:
 def theorem1_floats(constants: Constants, phases: int) -> int:
     """Theorem 1 (b): floats held by an S4Q whose memory holds the policies of at most `phases` phases.
 
-    A policy is theta, whitener, width and clip: H (d^2 + d + 3), with `practical` d + 4 more a level for the spread.
+    A policy is theta, whitener, width and clip: H (d^2 + d + 3), with `practical` d + 5 more a level for the spread.
     Beside the memory there are four of them (running, last, and S3Q's two) and nine matrices a level.
     """
     spec = constants.spec
     d, horizon = spec.dim, spec.horizon
-    policy = d**2 + d + 3 + (d + 4 if constants.preset == "practical" else 0)
+    policy = d**2 + d + 3 + (d + 5 if constants.preset == "practical" else 0)
     return (phases + 4) * horizon * policy + 9 * horizon * d**2 + 4 * horizon * d + 2 * d  # [Thm:Memory]
 
 

@@ -40,8 +40,13 @@ def width(e: Evidence) -> list[Part]:
         used, lam = p.record.q.levels[h].width, float(p.ridge[h])
         if used is None:
             return relative_error(0.0)
-        if e.constants.preset == "practical":  # the part that does not come from the spread of the targets
+        if e.constants.preset == "practical" and e.constants.spec.well_specified:
+            # The part that does not come from the spread of the targets.
             return relative_error(used / (e.mdp.spec.value_bound[h] * np.sqrt(lam)))
+        if e.constants.preset == "practical":
+            samples = p.n_before * (e.constants.spec.horizon if e.constants.pool else 1)
+            allowed = e.prescribed.inexact_width(h, float(p.record.residuals[h]), lam, samples)
+            return relative_error(used / np.clip(used, *allowed))
         return relative_error(used / e.prescribed.width(h, p.number, p.n_before, p.covariance[h], lam))
 
     return by_level(e.phases, test)
