@@ -20,6 +20,7 @@ from s4q.cli import app
 from s4q.cli.audit_command import audited, small_problem
 from s4q.collectors import CountCollector
 from s4q.core.messages import Regression
+from s4q.learners import presets
 from s4q.learners.presets import PresetName, constants
 from s4q.problems import FiniteMDP
 from s4q.theory import Audit, audit, audited_s3q
@@ -84,6 +85,17 @@ def test_honest_runs_pass(problem: str, preset: PresetName) -> None:
 @pytest.mark.parametrize("preset", ["tight", "paper"])
 def test_honest_runs_with_inexact_features_pass_where_that_is_allowed(preset: PresetName) -> None:
     honest(small_problem("perturbed_low_rank", {}), preset, 10**10, range(2))
+
+
+@pytest.mark.parametrize(("errors", "holds"), [(0.2, True), (0.25, False)])
+def test_the_width_of_practical_with_inexact_features_is_the_prescribed_one(
+    errors: float, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presets, "INEXACT_ERRORS", errors)
+    mdp = s4q.problems.aggregated_deep_sea(6, seed=1)
+    learner = s4q.S4Q(mdp, cache_episodes=0, pool=False)
+    run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), 300, record=True)
+    assert audit(run, mdp)["prescribed width"].holds == holds
 
 
 @pytest.mark.parametrize("problem", ["chain", "combination_lock"])
