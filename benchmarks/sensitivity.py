@@ -112,9 +112,9 @@ def draw(pool: ProcessPoolExecutor, target: Path) -> None:
     import matplotlib.pyplot as plt
 
     labels = {
-        "bonus_width": "width (default 1 standard error)",
+        "bonus_width": "width (default 0.5 standard errors)",
         "ridge": "ridge (default 1e-6)",
-        "trigger": "trigger (default d/4, then d)",
+        "trigger": "trigger (default d/16, then d)",
         "c_replay": "replay fraction c (default 0.25)",
         "cache_episodes": "cache (200 episodes here)",
     }

@@ -86,7 +86,7 @@ class Agent:
         seed: Seed of all episodes, 0 by default. The same seed gives the same bits, whatever the number of sub-envs.
             None draws one; `agent.seed` says which.
         delta: Failure probability of the guarantees, as of S4Q.
-        bonus_width: Width of the bonus, as of S4Q. None (default): that of the preset.
+        bonus_width: Size of the bonus, as of S4Q. None (default): that of the preset.
         trigger: When a phase ends, as of S4Q. None (default): that of the preset.
         c_replay: Episodes of a replay over those of the memory, as of S4Q. None (default): that of the preset.
         cache_episodes: Episodes whose transitions are kept, as of S4Q. None (default): as many as fit.

@@ -33,7 +33,8 @@ class QLevel:
         whitener: W, (n_blocks, k, k). None (default) means no bonus; width is then None too.
         width: Width of the bonus, (n_blocks,), or one number for all blocks.
         clip: Lower and upper bound of the value. By default nothing is clipped.
-        second: Ridge fit of y^2, (n_blocks, k): phi . second - (phi . theta)^2 is a variance. None means no sigma.
+        second: Ridge fit of y^2, (n_blocks, k): phi . second - (phi . theta)^2 is a variance. None means no sigma
+            and no lower_order.
         noise: Variance that is added to sigma^2 with the weight of one sample.
         ceiling: Upper bound of the variance that the fits tell.
         ridge: Ridge of these fits.

@@ -11,7 +11,6 @@ from typing import final
 
 import numpy as np
 
-from s4q.core.blocks import Phi
 from s4q.core.messages import Spec
 from s4q.learners.main_loop import PhaseRecord
 from s4q.learners.presets import Constants
@@ -116,7 +115,7 @@ def _bound_findings(spec: Spec, signs: Signs, records: list[PhaseRecord]) -> Ite
     bounds, slack = np.array(spec.value_bound), 1 + _ROUNDING
     largest = max([signs.largest_return, *(some_return(one) for one in records)])
     least = int(bounds.argmin())
-    suggestion = f"{_LARGER}. It must bound the return of every episode, from every level on"
+    suggestion = f"{_LARGER}. It should bound the return of every episode, from every level on"
     if largest > slack * bounds[0]:
         seen, declared = _shown(spec, largest), _shown(spec, bounds[0])
         says = f"an episode returned at least {seen}, more than the value bound {declared}"
@@ -228,22 +227,19 @@ def _stuck_findings(constants: Constants, record: PhaseRecord, n_before: int) ->
 
 
 def expected_bonus(record: PhaseRecord) -> float:
-    """About the sum of the bonuses that the policy of a phase met in an episode.
+    """About the sum of the bonuses that the policy of a phase met in an episode; rather too large.
 
-    The steps of the phase are known as sums of phi phi^T. Their main directions stand for them, each with its share.
+    The steps of the phase are known as sums of phi phi^T, from which the mean of |W phi|^2 in each block is exact.
     """
-    total, horizon, pooled = 0.0, len(record.ridge), len(record.increment) == 1
+    total, pooled = 0.0, len(record.increment) == 1
     for h, level in enumerate(record.q.levels):
         gram = record.increment[0 if pooled else h]
-        steps = record.n_episodes * (horizon if pooled else 1)
-        sizes, directions = np.linalg.eigh(gram)  # (n_blocks, k), (n_blocks, k, k): columns
-        block, which = np.nonzero(sizes > 1e-12 * max(float(sizes.max()), 1e-300))
-        share = sizes[block, which]
-        length = sqrt(float(share.sum()) / steps)  # root mean square of |phi|, 0 where episodes have ended
-        vectors = length * directions[block, :, which]
-        phi = Phi(vectors[:, None], block[:, None])
-        bonus = level.optimistic(phi)[:, 0] - np.einsum("nk,nk->n", vectors, level.theta[block])
-        total += float(np.clip(bonus, 0.0, None) @ share) / max(float(share.sum()), 1e-300)
+        steps = record.n_episodes * (record.q.horizon if pooled else 1)
+        norm_sq = np.einsum("bij,bjk,bik->b", level.whitener, gram, level.whitener) / steps
+        size = np.trace(gram, axis1=1, axis2=2)
+        norm = np.sqrt(np.clip(norm_sq * size / max(float(size.sum()), 1e-300), 0.0, None))
+        spread = level.kappa * (sqrt(level.noise) + level.lower_order * sqrt(max(float(norm_sq.sum()), 0.0)))
+        total += float((level.width + spread) @ norm)
     return total
 
 
@@ -272,8 +268,11 @@ def _level_findings(record: PhaseRecord) -> Iterator[Finding]:
 
 
 def _coverage_findings(spec: Spec, record: PhaseRecord, n_main: int) -> Iterator[Finding]:
-    """Most features were never seen, and nearly every episode still meets a new one."""
-    if record.phase < 10 or n_main >= min(2 * record.phase, spec.dim):
+    """Most features were never seen, and nearly every episode still meets a new one.
+
+    Exact features, such as those of a table, cannot be fewer: nothing is said of them.
+    """
+    if spec.well_specified or record.phase < 10 or n_main >= min(2 * record.phase, spec.dim):
         return
     grams = record.cov_ref + record.increment
     level = int((np.diagonal(grams, axis1=-2, axis2=-1) > 0).sum(axis=(-2, -1)).argmax())  # where most was seen

@@ -114,8 +114,9 @@ _SOURCES = {
     },
     "practical": {
         "ridge": "tiny: nothing known of a direction until it is seen",
-        "trigger": "d/16: a new policy when one direction in 16 may have doubled its data; d once the cache is full",
-        "width": "v sqrt(ridge) plus standard errors and a term of order 1/n: the spread of the targets, from the data",
+        "trigger": "d/16, at least 1: a new policy when one direction in 16 may have doubled its data; d once the "
+        "cache is full",
+        "width": "v sqrt(ridge) plus standard errors from the data, and with exact features a term of order 1/n",
     },
 }
 _RADIUS = {

@@ -17,7 +17,7 @@ from s4q.core.validation import require_shape
 GROUPS = 16  # neighbouring levels share a group when there are more levels
 FEWEST = 5  # steps of a group and block that may speak
 SHRINKAGE = 30  # steps added to those of a group: one or two rare rewards must not decide
-EXACT_SHARE = 0.02  # of the variance that exact features leave open, explained by the level: less is of no account
+EXACT_SHARE = 0.06  # of the variance that exact features leave open, explained by the level: less is of no account
 SHARE = 0.1  # the same for other features, which leave open more at some levels than at others
 CHANCE = 1e-6  # that equal levels look so different, over all blocks
 OUTCOMES = ("rewards", "ends of episodes", "next states")

@@ -55,8 +55,9 @@ class S4Q:
         delta: Probability with which a guarantee of the preset may fail. 0.05 by default.
         ridge: Added to the diagonal of every Gram matrix: one number, or one per level. None (default) means the
             preset's.
-        bonus_width: Size of the bonus: one number, or one per level. With "practical" it multiplies the standard
-            error; else it is the width itself. None (default) means the preset's.
+        bonus_width: Size of the bonus: one number, or one per level. With "practical" it is the number of
+            standard errors and multiplies all that the data says; 0.5 by default, 0.2 where the features are not exact.
+            Else it is the width itself. None (default) means the preset's.
         trigger: When a phase ends: once some direction has this much new data. A number, or (a, b) for a + b log n
             after n episodes of the phase. None (default) means the preset's.
         c_replay: Episodes that a new policy replays, for each level and each past episode that is not in the cache.

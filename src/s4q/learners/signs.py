@@ -64,7 +64,7 @@ class Signs:
         differ = self.actions_differ or _actions_differ(kept, goes_on)
         return replace(
             self,
-            n_compared=self.n_compared + int(goes_on.sum()),
+            n_compared=self.n_compared + int(kept.weights[goes_on].sum()),
             actions_differ=differ,
             by_level=None if self.by_level is None else self.by_level.with_steps(kept, horizon),
         )

@@ -44,7 +44,7 @@ def width(e: Evidence) -> list[Part]:
             # The part that does not come from the spread of the targets.
             return relative_error(used / (e.mdp.spec.value_bound[h] * np.sqrt(lam)))
         if e.constants.preset == "practical":
-            samples = p.n_before * (e.constants.spec.horizon if e.constants.pool else 1)
+            samples = p.fits[h].n_episodes if p.fits else 0  # an audited run does not pool
             allowed = e.prescribed.inexact_width(h, float(p.record.residuals[h]), lam, samples)
             return relative_error(used / np.clip(used, *allowed))
         return relative_error(used / e.prescribed.width(h, p.number, p.n_before, p.covariance[h], lam))
