@@ -24,10 +24,8 @@ class Finding:
         return f"{self.name}: {self.says}. {self.suggestion}."
 
 
-def diagnose(
-    constants: Constants, record: PhaseRecord | None, n_main: int, n_replayed: int, n_cached: int = 0
-) -> list[Finding]:
-    """What is wrong, if anything, after the last finished phase. n_cached: of the n_main episodes."""
+def diagnose(constants: Constants, record: PhaseRecord | None, n_main: int, n_replayed: int) -> list[Finding]:
+    """What is wrong, if anything, after the last finished phase."""
     spec, practical = constants.spec, constants.preset == "practical"
     findings: list[Finding] = []
     if record is None:
@@ -45,23 +43,20 @@ def diagnose(
     findings += _promise_findings(spec, record, practical)
     findings += _residual_findings(spec, record)
     findings += _level_findings(record)
-    return findings + _replay_findings(constants, n_main - n_cached, n_replayed)
+    return findings + _replay_findings(constants, n_main, n_replayed)
 
 
-def _replay_findings(constants: Constants, n_new: int, n_replayed: int) -> list[Finding]:
-    """Of the episodes since the cache was full, if there is one."""
-    share = n_replayed / max(n_new + n_replayed, 1)
+def _replay_findings(constants: Constants, n_main: int, n_replayed: int) -> list[Finding]:
+    share = n_replayed / max(n_main + n_replayed, 1)
     if share <= 0.9:
         return []
-    cached, voids = constants.cache_episodes > 0, constants.preset != "practical"
-    since = f"since the cache of {constants.cache_episodes:,} episodes is full, " if cached else ""
+    voids = "" if constants.preset == "practical" else "; it voids the guarantee"
     return [
         Finding(
             "replay takes over",
-            f"{since}{share:.0%} of all episodes replay past policies",
-            f"Use a {'larger ' if cached else ''}cache (cache_episodes"
-            + ("; it voids the guarantee" if voids else "")
-            + "), a shorter horizon, a smaller c_replay or a larger trigger",
+            f"{share:.0%} of all episodes replay past policies",
+            f'Keep steps instead (memory="sketch"{voids}), or use a shorter horizon, a smaller c_replay or a larger '
+            "trigger",
         )
     ]
 

@@ -1,0 +1,388 @@
+"""StepMemory: S4Q keeps the steps themselves and refits them to every new target; no episode is ever replayed.
+
+With `max_bytes=None` all steps are kept (`memory="all"`: least-squares value iteration with rare switching). With a
+budget (`memory="sketch"`) the same happens, with the same bits, until the budget is reached. From then on a weighted
+sample of the steps is kept. Gram matrices and counts stay exact. Sums of targets are exact for the values under which
+the steps came; where the values have changed since, the sample corrects them. `sketch` holds the formulas.
+"""
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Annotated, Any, Protocol, final
+
+import numpy as np
+
+from s4q.core.blocks import Array, BoolArray, IntArray
+from s4q.core.codec import AnySize, NotSaved
+from s4q.core.factors import Factors, whitener
+from s4q.core.least_squares import Moments, elliptical_norm_sq, gram_of, sums_by_block
+from s4q.core.messages import Spec, Transitions
+from s4q.core.optimism import QLevel
+from s4q.core.transitions import regression_targets
+from s4q.learners.distinct_rows import BYTES_PER_ROW, Bits, DistinctRows, bits_of
+from s4q.learners.sketch import (
+    THINNED_TO,
+    allowances,
+    extrapolated,
+    inclusion_probabilities,
+    sum_of_squares,
+    systematic_sample,
+    tiny_ridge,
+)
+from s4q.learners.state_table import StateTable, bytes_per_state
+
+
+class HeldSamples(Protocol):
+    """Samples that a learner holds itself."""
+
+    def moments(self, level: int, target: QLevel | None) -> Moments:
+        """Their sums for a fit of `level` with this target, the QLevel of level + 1; None after the last level.
+
+        Levels are asked from the last to the first.
+        """
+        ...
+
+
+@final
+@dataclass(eq=False, repr=False)
+class Shelf:
+    """The steps that are samples of one level; of every level, with pooled steps."""
+
+    states: Annotated[IntArray, "n"]  # rows of the table of states
+    actions: Annotated[IntArray, "n"]
+    next_states: Annotated[IntArray, "n"]  # the state itself where the episode ended
+    rewards: Annotated[Array, "n"]
+    ended: Annotated[BoolArray, "n"]
+    weights: Annotated[Array, "n"]  # how many steps a row stands for; whole numbers until the shelf is thinned
+    gram: Annotated[Array, "B K K"]  # sum of phi phi^T of all steps that ever came
+    n_samples: int = 0  # their number
+    settled: Annotated[Array, "n"] | None = None  # the part of each weight that is in the sums; None: never thinned
+    _index: NotSaved[DistinctRows | None] = field(default=None)  # made when it is needed
+
+    @classmethod
+    def empty(cls, spec: Spec) -> "Shelf":
+        """No steps yet."""
+        none, numbers = np.zeros(0, dtype=np.int64), np.zeros(0)
+        return cls(none, none, none, numbers, np.zeros(0, dtype=np.bool_), numbers, np.zeros(spec.gram_shape))
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the steps, the index of equal ones included, the Gram matrix left out."""
+        return len(self) * (_ROW - (8 if self.settled is None else 0))
+
+    def add(self, columns: tuple[IntArray, IntArray, IntArray, Array, BoolArray], counts: IntArray) -> None:
+        """Count the steps that are here already, append the others.
+
+        columns: states, actions, next states, rewards and ends of steps (n,); counts (n,): how often each was seen.
+        """
+        places, new = self._made_index().locate(_step_bits(*columns))
+        grown = [np.concatenate([old, column[new]]) for old, column in zip(self._columns, columns, strict=True)]
+        self.states, self.actions, self.next_states, self.rewards, self.ended = grown
+        self.weights = np.concatenate([self.weights, np.zeros(len(new))])
+        np.add.at(self.weights, places, counts.astype(np.float64))
+        if self.settled is not None:
+            self.settled = np.concatenate([self.settled, np.zeros(len(new))])
+
+    def keep(self, which: BoolArray, weights: Array) -> None:
+        """Keep these rows (n,) with other weights (n,), which are settled."""
+        columns = [column[which] for column in self._columns]
+        self.states, self.actions, self.next_states, self.rewards, self.ended = columns
+        self.weights = self.settled = weights[which]
+        self._index = None
+
+    @property
+    def _columns(self) -> tuple[IntArray, IntArray, IntArray, Array, BoolArray]:
+        return self.states, self.actions, self.next_states, self.rewards, self.ended
+
+    def _made_index(self) -> DistinctRows:
+        if self._index is None:
+            self._index = DistinctRows(self._bits, len(self))
+        return self._index
+
+    def _bits(self, which: IntArray) -> Bits:
+        return _step_bits(*(column[which] for column in self._columns))
+
+
+_ROW = 5 * 8 + 1 + 8 + BYTES_PER_ROW  # states, actions, next states, rewards, weights; `ended`; `settled`; the index
+
+
+def _step_bits(states: IntArray, actions: IntArray, following: IntArray, rewards: Array, ended: BoolArray) -> Bits:
+    return bits_of(states, actions, following, rewards, ended.astype(np.int64))
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class LevelSums:
+    """Sums of one level over all steps that ever came and are settled, with the targets of one value."""
+
+    target: QLevel | None = None  # that value: Qtar of the level after; None means 0
+    sums: Annotated[Array, "t B K"] | None = None  # estimates of the sums of phi y and phi y^2; None: nothing settled
+
+
+@final
+@dataclass(eq=False, repr=False)
+class StepMemory:
+    """Steps of all main loops, per level, or all on one shelf with `pool`.
+
+    >>> import s4q
+    >>> memory = StepMemory(s4q.problems.chain(3, 2).spec, pool=False, max_bytes=10_000)
+    >>> memory.n_episodes, memory.held_bytes
+    (0, 0)
+    """
+
+    spec: Spec
+    pool: bool
+    max_bytes: AnySize | None  # None: all steps are kept
+    n_episodes: int = 0
+    n_thinnings: int = 0
+    states: StateTable = field(init=False)
+    shelves: list[Shelf] = field(init=False)
+    levels: list[LevelSums] = field(init=False)  # H of them
+
+    def __post_init__(self) -> None:
+        self.states = StateTable.empty(self.spec.n_actions, self.spec.block_dim)
+        self.shelves = [Shelf.empty(self.spec) for _ in range(1 if self.pool else self.spec.horizon)]
+        self.levels = [LevelSums()] * self.spec.horizon
+
+    def check_restored(self) -> None:
+        """Steps read from a file must be of this problem, and fit."""
+        n_shelves = 1 if self.pool else self.spec.horizon
+        if len(self.shelves) != n_shelves or len(self.levels) != self.spec.horizon:
+            raise ValueError(f"a memory of this problem has {n_shelves} shelves and {self.spec.horizon} levels")
+        if len({id(shelf) for shelf in self.shelves}) < n_shelves:
+            raise ValueError("each level of a memory must have its own steps")
+        if self.states.blocks.max(initial=0) >= self.spec.n_blocks:
+            raise ValueError(f"blocks of held states must lie in 0..{self.spec.n_blocks - 1}")
+        for h, one in enumerate(self.levels):
+            if (one.sums is None) != (self._shelf(h).settled is None):
+                raise ValueError(f"level {h} of a memory needs sums if its steps were thinned, and else none")
+        for shelf in self.shelves:
+            self._check_shelf(shelf)
+        if self.max_bytes is not None and self.held_bytes > self.max_bytes:
+            raise ValueError(f"a memory of {self.max_bytes} bytes cannot hold {self.held_bytes}")
+
+    def _check_shelf(self, shelf: Shelf) -> None:
+        ends = {"states": len(self.states), "next_states": len(self.states), "actions": self.spec.n_actions}
+        for name, end in ends.items():
+            if getattr(shelf, name).max(initial=-1) >= end:
+                raise ValueError(f"{name} of held steps must lie in 0..{end - 1}")
+        if len(shelf) and shelf.weights.min() <= 0:
+            raise ValueError("weights of held steps must be positive")
+        shelf._made_index()  # refuses steps that repeat
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held by steps and the features of their states: what the budget bounds."""
+        if not len(self.states):
+            return 0
+        return self.states.nbytes + sum(shelf.nbytes for shelf in self.shelves)
+
+    @property
+    def nbytes(self) -> int:
+        """All bytes held: Gram matrices and sums, whose size never changes, included."""
+        fixed = sum(shelf.gram.nbytes for shelf in self.shelves)
+        fixed += sum(one.sums.nbytes for one in self.levels if one.sums is not None)
+        return self.held_bytes + fixed
+
+    @property
+    def grams(self) -> Array:
+        """Exact sums of phi phi^T behind the fits: one a level, or one with pooled steps, (H or 1, n_blocks, k, k)."""
+        return np.stack([shelf.gram for shelf in self.shelves])
+
+    def add(self, kept: Transitions, n_episodes: int) -> None:
+        """Take the steps of so many episodes. Beyond the budget some are dropped.
+
+        Args:
+            kept: All steps of the episodes.
+            n_episodes: Their number.
+        """
+        self.n_episodes += n_episodes
+        following = np.where(kept.ended, kept.states, kept.next_states)  # so that equal last steps are equal
+        occur, where = np.unique(np.concatenate([kept.states, following]), return_inverse=True)
+        rows = self.states.add(kept.state_vectors[occur], kept.state_blocks[occur])[where]
+        states, following = rows[: len(kept.states)], rows[len(kept.states) :]
+        actions, rewards = np.asarray(kept.actions, dtype=np.int64), np.asarray(kept.rewards, dtype=np.float64)
+        vectors, blocks = self.states.chosen(states, actions)
+        for h, shelf in enumerate(self.shelves):
+            here = slice(None) if self.pool else np.flatnonzero(kept.levels == h)
+            counts = kept.weights[here]
+            if len(counts):
+                shelf.gram = shelf.gram + gram_of(vectors[here], blocks[here], self.spec.n_blocks, counts)
+                shelf.n_samples += int(counts.sum())
+                columns = (states[here], actions[here], following[here], rewards[here], kept.ended[here])
+                shelf.add(columns, counts)
+        while self.max_bytes is not None and self.held_bytes > self.max_bytes:
+            self._thin(THINNED_TO * self.max_bytes / self.held_bytes)
+
+    def fit(self) -> "HeldFit":
+        """The samples of one new fit of all levels; `settle` it when it is finished."""
+        return HeldFit(self)
+
+    def settle(self, fit: "HeldFit") -> None:
+        """From now on sums are those with the targets of this fit.
+
+        Args:
+            fit: A finished fit of what is held now.
+        """
+        self.levels = list(fit.levels)
+        for shelf in self.shelves:
+            if shelf.settled is not None:
+                shelf.settled = shelf.weights
+
+    def _shelf(self, level: int) -> Shelf:
+        return self.shelves[0 if self.pool else level]
+
+    def _thin(self, share: float) -> None:
+        """Drop all but this share of the steps, and the states that none of the others needs."""
+        sizes = [len(shelf) for shelf in self.shelves]
+        for number, allowed in enumerate(allowances(sizes, int(share * sum(sizes)))):
+            if allowed < sizes[number]:
+                self._settle_new(number)
+                self._sample(number, allowed)
+        self.n_thinnings += 1
+        used = np.zeros(len(self.states), dtype=np.bool_)
+        for shelf in self.shelves:
+            used[shelf.states] = used[shelf.next_states] = True
+        rows = self.states.keep(used)
+        for shelf in self.shelves:
+            shelf.states, shelf.next_states, shelf._index = rows[shelf.states], rows[shelf.next_states], None
+
+    def _settle_new(self, number: int) -> None:
+        """Add to the sums what came since the last fit, with the values of that fit."""
+        shelf = self.shelves[number]
+        new = shelf.weights if shelf.settled is None else shelf.weights - shelf.settled
+        which = np.flatnonzero(new)
+        rows = SortedRows(self, shelf, which)
+        for level in range(self.spec.horizon) if self.pool else [number]:
+            before = self.levels[level]
+            old = rows.targets(level, before.target)
+            sums = rows.sums(rows.picked(new) * np.stack([old, old**2]))
+            self.levels[level] = LevelSums(before.target, sums if before.sums is None else before.sums + sums)
+        shelf.settled = shelf.weights
+
+    def _sample(self, number: int, n_kept: int) -> None:
+        """Keep a sample of the rows of a shelf: each with its probability p, and its weight divided by p."""
+        shelf = self.shelves[number]
+        blocks = self.states.chosen(shelf.states, shelf.actions)[1]
+        order = np.argsort(blocks, kind="stable")  # by block, then arrival
+        vectors, blocks = self.states.chosen(shelf.states[order], shelf.actions[order])
+        leverages = elliptical_norm_sq(vectors, blocks, whitener(shelf.gram, tiny_ridge(shelf.gram)))
+        chances = inclusion_probabilities(shelf.weights[order], leverages, n_kept)
+        kept, weights = np.zeros(len(shelf), dtype=np.bool_), np.zeros(len(shelf))
+        kept[order] = systematic_sample(chances, self._offset(number))
+        weights[order] = shelf.weights[order] / chances
+        shelf.keep(kept, weights)
+
+    def _offset(self, number: int) -> float:
+        """Uniform in [0, 1). The exact Gram matrix is the seed: runs with other episodes have other offsets."""
+        digest = blake2b(self.shelves[number].gram.tobytes(), digest_size=16).digest()
+        seed = np.random.SeedSequence(int.from_bytes(digest, "big"), spawn_key=(number, self.n_thinnings))
+        return float(np.random.default_rng(seed).random())
+
+
+@final
+class HeldFit:
+    """The samples of a memory for one fit of all levels, from the last to the first. It changes nothing in the memory.
+
+    Args:
+        memory: What is held.
+    """
+
+    def __init__(self, memory: StepMemory) -> None:
+        self._memory = memory
+        self.levels = list(memory.levels)  # the sums with the targets of this fit
+        self._rows: SortedRows | None = None
+        self._factors: Factors | None = None
+
+    def moments(self, level: int, target: QLevel | None) -> Moments:
+        """The sums a fit of `level` needs. The arguments are those of HeldSamples."""
+        memory, shelf = self._memory, self._memory._shelf(level)
+        if self._rows is None or not memory.pool:
+            self._rows, self._factors = SortedRows(memory, shelf), Factors(shelf.gram)
+        rows, new, before = self._rows, self._rows.targets(level, target), memory.levels[level]
+        if shelf.settled is None:
+            weighted = rows.weights * new
+            moment, moment_sq = rows.sums(np.stack([weighted, weighted * new]))
+            self.levels[level], sum_y2 = LevelSums(target), float(weighted @ new)
+        else:
+            old = rows.targets(level, before.target)
+            sums, sum_y2 = rows.corrected(before.sums, new, old)
+            (moment, moment_sq), self.levels[level] = sums, LevelSums(target, sums)
+        return Moments(shelf.gram, moment, moment_sq, sum_y2, shelf.n_samples, self._factors)
+
+
+@final
+class SortedRows:
+    """Rows of a shelf sorted by block, so that their sums are a product per block. Lives as long as one fit.
+
+    Args:
+        memory: The memory.
+        shelf: One of its shelves.
+        which: The rows (n,); None (default) means all.
+    """
+
+    def __init__(self, memory: StepMemory, shelf: Shelf, which: IntArray | None = None) -> None:
+        self._spec, self._shelf = memory.spec, shelf
+        states, actions = (shelf.states, shelf.actions) if which is None else (shelf.states[which], shelf.actions[which])
+        order = np.argsort(memory.states.chosen(states, actions)[1], kind="stable")
+        self._order = order if which is None else which[order]
+        self.vectors, self.blocks = memory.states.chosen(states[order], actions[order])
+        self.weights, self.rewards, self.ended = map(self.picked, (shelf.weights, shelf.rewards, shelf.ended))
+        following = self.picked(shelf.next_states)
+        reached, self._following = None, following
+        if which is not None or not memory.pool:  # else nearly all states of the table are reached
+            reached, self._following = np.unique(following, return_inverse=True)
+        self._phi = memory.states.phi(reached)
+        self._norms: list[tuple[Array, Array]] = []  # of the next states, in the metric of a whitener
+        self._sampled_gram: Array | None = None
+
+    def picked(self, column: Any) -> Any:
+        """A column of the shelf, in the order of these rows."""
+        return column[self._order]
+
+    def targets(self, level: int, target: QLevel | None) -> Array:
+        """y of every row, (n,), for a fit of `level`; each state is evaluated once."""
+        after = np.zeros(len(self.rewards)) if target is None else self._values(target)[self._following]
+        return regression_targets(self._spec, level, self.rewards, self.ended, after)
+
+    def sums(self, scales: Array) -> Array:
+        """sum of scale phi for each of m scales (m, n), (m, n_blocks, k)."""
+        return sums_by_block(self.vectors, scales, self.blocks, self._spec.n_blocks)
+
+    def corrected(self, before: Array | None, new: Array, old: Array) -> tuple[Array, float]:
+        """Sums of phi y and phi y^2 over all steps that ever came, (2, n_blocks, k), and of y^2, with new targets.
+
+        Args:
+            before: The same sums with the old targets, without what came since.
+            new: The new target of every row, (n,).
+            old: Its old target, (n,).
+        """
+        shelf, weights = self._shelf, self.weights
+        settled = self.picked(shelf.settled)
+        new_powers, old_powers = np.stack([new, new**2]), np.stack([old, old**2])
+        scales = [weights * new_powers - settled * old_powers, weights * (new_powers - old_powers), (weights * new)[None]]
+        sums = self.sums(np.concatenate(scales))
+        if self._sampled_gram is None:
+            self._sampled_gram = gram_of(self.vectors, self.blocks, self._spec.n_blocks, weights)
+        # m + S_w(f) + (G - G_s) b; rows that came since the last fit bring their whole target.
+        after = before + sums[:2] + extrapolated(shelf.gram, self._sampled_gram, sums[2:4])
+        scale = shelf.n_samples / max(float(weights.sum()), 1.0)  # weights are at least 1
+        squares = scale * float(weights @ new_powers[1])
+        return after, sum_of_squares(shelf.gram, after[0], scale * self._sampled_gram, scale * sums[4], squares)
+
+    def _values(self, target: QLevel) -> Array:
+        if target.whitener is None:
+            return target.value(self._phi)
+        known = next((norms for white, norms in self._norms if white is target.whitener), None)
+        if known is None:  # with pooled steps all levels of a fit share one whitener
+            known = elliptical_norm_sq(self._phi.vectors, self._phi.blocks, target.whitener)
+            self._norms = [*self._norms[-1:], (target.whitener, known)]
+        return target.value(self._phi, known)
+
+
+def least_bytes(spec: Spec, pool: bool) -> int:
+    """Bytes that a step a level takes at most: no budget may be smaller."""
+    return (1 if pool else spec.horizon) * (_ROW + 2 * bytes_per_state(spec))
