@@ -39,19 +39,9 @@ def test_no_preset_is_suggested_that_is_in_use() -> None:
         s4q.run(learner, CountCollector(mdp), 10)
         [found] = learner.diagnose()
         assert says in found.suggestion
-    crowded = s4q.S4Q(mdp, cache_episodes=1, c_replay=50.0, trigger=0.5)
+    crowded = s4q.S4Q(mdp, memory="policies", c_replay=50.0, trigger=0.5)
     s4q.run(crowded, CountCollector(mdp), 20_000)
-    assert "Use a larger cache (cache_episodes)" in str(crowded.diagnose())
-
-
-def test_replay_is_counted_from_when_the_cache_is_full() -> None:
-    mdp = s4q.problems.river_swim(6, 40)
-    learner = s4q.S4Q(mdp, cache_episodes=300)
-    run = s4q.run(learner, CountCollector(mdp), 5000)
-    assert 0.8 < run.replay_episodes / run.episodes < 0.9
-    [found] = learner.diagnose()
-    assert found.name == "replay takes over"
-    assert "since the cache of 300 episodes is full" in found.says
+    assert 'Keep steps instead (memory="sketch"), or' in str(crowded.diagnose())
 
 
 def test_returns_above_the_value_bound_say_so() -> None:

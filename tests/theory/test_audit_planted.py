@@ -107,7 +107,7 @@ def test_two_ways_to_the_same_constants(preset: PresetName, mdp: FiniteMDP) -> N
     rng = np.random.default_rng(0)
     k = mdp.spec.block_dim
     for settings in SETTINGS:
-        mine = constants(mdp.spec, preset, **settings, cache_episodes=0, pool=False)
+        mine = constants(mdp.spec, preset, **settings, memory="policies", pool=False)
         theirs = Prescribed(mine)
         np.testing.assert_allclose(theirs.ball(), mine.radius(), rtol=1e-12)
         for phase, n in ((1, 0), (2, 1), (3, 7), (9, 10**6), (40, 10**17)):

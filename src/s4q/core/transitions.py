@@ -93,7 +93,7 @@ class Transitions:
             if found.size and not 0 <= found.min() <= found.max() < end:
                 raise ValueError(f"kept.{name} must lie in 0..{end - 1}; got {found.min()}..{found.max()}")
         if n and self.weights.min() < 1:
-            raise ValueError(f"kept.weights count steps, so they must be at least 1; got {self.weights.min()}")
+            raise ValueError(f"kept.weights must be at least 1, since they count steps; got {self.weights.min()}")
 
     def moments(self, spec: Spec, level: int, target: QLevel | None) -> Moments:
         """The sums a fit of `level` needs, over all these steps whatever their level.
@@ -107,7 +107,8 @@ class Transitions:
         if target is not None and not self.ended.all():
             going = ~self.ended
             reached, where = np.unique(self.next_states[going], return_inverse=True)  # each state is evaluated once
-            phi = Phi(self.state_vectors[reached], self.state_blocks[reached])
+            # Written out for every action, so that bits do not depend on what a feature map says of itself.
+            phi = Phi(widened(self.state_vectors[reached], spec.n_actions), self.state_blocks[reached])
             after[going] = target.value(phi)[where]
         targets = regression_targets(spec, level, self.rewards, self.ended, after)
         return Moments.of(self.vectors, self.blocks, targets, spec.n_blocks, self.weights)
