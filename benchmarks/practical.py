@@ -30,7 +30,6 @@ class Row:
     episodes: int
     measure: str  # "regret", "solved" or "gap"
     target: float
-    cache: int = 2000
     seeds: int = SEEDS
     wide_seeds: int = SEEDS  # of the runs with a value bound ten times too large
 
@@ -58,7 +57,7 @@ def play(row: Row, scale: float, seed: int) -> Outcome:
         radius=tuple(scale * b for b in mdp.spec.radius),
         block_radius=tuple(scale * b for b in mdp.spec.block_radius),
     )
-    learner = s4q.S4Q(spec, cache_episodes=row.cache)
+    learner = s4q.S4Q(spec)
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), row.episodes)
     gap = (run.gap or 0.0) / mdp.v_star
     return Outcome(run.regret or 0.0, solved_at(run, mdp.v_star), gap, run.nbytes, run.cpu_seconds)
@@ -97,7 +96,6 @@ def _lake(name: str, horizon: int, seed: int) -> FiniteMDP:
 
 
 ROWS = [
-    Row("chain, cache 200", _chain, 5000, "regret", 40, cache=200),
     Row("chain", _chain, 5000, "regret", 20),
     *(Row(f"DeepSea {n}", partial(_deep_sea, n, False), 5 * n * n, "solved", n * n) for n in (10, 20, 30)),
     *(Row(f"DeepSea {n}, stochastic", partial(_deep_sea, n, True), 10 * n * n, "solved", 10 * n * n) for n in (10, 20)),
@@ -133,7 +131,7 @@ def line(row: Row, exact: list[Outcome], wide: list[Outcome]) -> list[str]:
 
 def table(wanted: str = "") -> Table:
     """All rows whose name contains `wanted`; seeds run in two processes."""
-    result = Table(title=f"practical, cache of 2000 episodes, {SEEDS} seeds: mean (worst)")
+    result = Table(title=f"practical, {SEEDS} seeds: mean (worst)")
     headers = (
         "problem",
         "K",
@@ -163,9 +161,9 @@ def table(wanted: str = "") -> Table:
 PRICE_SEEDS = 10
 
 
-def _low_rank(dim: int, cache: int | None, seed: int) -> Outcome:
+def _low_rank(dim: int, held: int | None, seed: int) -> Outcome:
     mdp = s4q.problems.low_rank(dim=dim, seed=seed)
-    learner = s4q.S4Q(mdp, cache_episodes=cache)
+    learner = s4q.S4Q(mdp, memory="all") if held is None else s4q.S4Q(mdp, memory_bytes=held)
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), 10**6)
     return Outcome(run.regret or 0.0, 0, (run.gap or 0.0) / mdp.v_star, run.nbytes, run.cpu_seconds)
 
@@ -173,18 +171,17 @@ def _low_rank(dim: int, cache: int | None, seed: int) -> Outcome:
 def price_table() -> Table:
     """What bounded memory costs where nothing is stationary: against keeping every transition."""
     result = Table(
-        title=f"low_rank, H = 3, 10^6 episodes, {PRICE_SEEDS} seeds: the price of a bounded cache (target: 2H = 6)"
+        title=f"low_rank, H = 3, 10^6 episodes, {PRICE_SEEDS} seeds: the price of bounded memory (target: 1.2)"
     )
-    for header in ("d", "cache, episodes", "regret", "regret, all kept", "ratio", "bytes", "CPU s"):
+    for header in ("d", "budget, bytes", "regret", "regret, all kept", "ratio", "bytes", "CPU s"):
         result.add_column(header, justify="right")
     with ProcessPoolExecutor(2) as pool:
         for dim in (5, 10, 20):
-            free = np.mean([o.regret for o in pool.map(partial(_low_rank, dim, 10**7), range(PRICE_SEEDS))])
-            for cache in (None, 2000):
-                bounded = list(pool.map(partial(_low_rank, dim, cache), range(PRICE_SEEDS)))
+            free = np.mean([o.regret for o in pool.map(partial(_low_rank, dim, None), range(PRICE_SEEDS))])
+            for budget in (10**6, 2 * 10**5):
+                bounded = list(pool.map(partial(_low_rank, dim, budget), range(PRICE_SEEDS)))
                 regret, held, cpu = (np.mean([getattr(o, name) for o in bounded]) for name in ("regret", "held", "cpu"))
-                size = s4q.S4Q(s4q.problems.low_rank(dim=dim), cache_episodes=cache).constants.cache_episodes
-                cells = [f"{dim}", f"{size:,}{'' if cache else ' (default)'}", f"{regret:.0f}", f"{free:.0f}"]
+                cells = [f"{dim}", f"{budget:,}", f"{regret:.0f}", f"{free:.0f}"]
                 result.add_row(*cells, f"{regret / free:.2f}", f"{held:,.0f}", f"{cpu:.1f}")
     return result
 
@@ -197,7 +194,7 @@ def flat_table() -> Table:
     for row in [row for row in ROWS if row.name in ("chain", "DeepSea 20", "RiverSwim (6, 12)", "FrozenLake H=50")]:
         for factor in (1, 10, 100):
             mdp = row.build(0)
-            learner = s4q.S4Q(mdp, cache_episodes=row.cache)
+            learner = s4q.S4Q(mdp)
             run = s4q.run(learner, s4q.collectors.CountCollector(mdp), factor * row.episodes)
             cells = (f"{run.episodes:,}", f"{run.phases}", f"{run.regret:.1f}", f"{run.nbytes:,}")
             result.add_row(row.name, *cells, f"{run.cpu_seconds:.1f}")

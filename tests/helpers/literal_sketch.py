@@ -37,7 +37,9 @@ class LiteralShelf:
     def __post_init__(self) -> None:
         self.gram = np.zeros((self.dim, self.dim))
 
-    def add(self, phi: np.ndarray, block: int, key: tuple, reward: float, ended: bool, after: tuple, count: int) -> None:
+    def add(
+        self, phi: np.ndarray, block: int, key: tuple, reward: float, ended: bool, after: tuple, count: int
+    ) -> None:
         self.gram += count * np.outer(phi, phi)
         self.n += count
         for row in self.rows:

@@ -282,7 +282,10 @@ class Logged:
             shelf.add(long, here[0][0], key, reward, bool(kept.ended[i]), after, int(kept.weights[i]))
 
     def key(self, vectors: np.ndarray, blocks: np.ndarray) -> tuple:
-        return tuple((int(b), *v.tolist()) for b, v in zip(blocks, np.broadcast_to(vectors, (len(blocks), vectors.shape[-1])), strict=True))
+        return tuple(
+            (int(b), *v.tolist())
+            for b, v in zip(blocks, np.broadcast_to(vectors, (len(blocks), vectors.shape[-1])), strict=True)
+        )
 
     def worth(self, target: QLevel | None, after: tuple) -> float:
         """max over actions of the clipped optimistic value, number by number."""

@@ -55,9 +55,9 @@ def mixed(mdp: s4q.FiniteMDP) -> s4q.Mixture:
 
 Case = tuple[s4q.FiniteMDP, Callable[[s4q.FiniteMDP], Learner], int]
 CASES: dict[str, Case] = {
-    "practical, thinned": (DENSE, lambda mdp: S4Q(mdp, memory_bytes=5000), 40),
-    "practical, pooled, thinned": (RIVER, lambda mdp: S4Q(mdp, memory_bytes=1000), 25),
-    "practical, blocks, thinned": (BLOCKS, lambda mdp: S4Q(mdp, memory_bytes=6000), 60),
+    "practical, thinned": (DENSE, lambda mdp: S4Q(mdp, memory_bytes=1500), 60),
+    "practical, pooled, thinned": (RIVER, lambda mdp: S4Q(mdp, memory_bytes=500), 40),
+    "practical, blocks, thinned": (BLOCKS, lambda mdp: S4Q(mdp, memory_bytes=2200), 60),
     "practical, within the budget": (RIVER, lambda mdp: S4Q(mdp), 15),
     "practical, all steps": (DENSE, lambda mdp: S4Q(mdp, memory="all"), 15),
     "practical, policies": (CLIFF, lambda mdp: S4Q(mdp, memory="policies"), 40),
@@ -213,7 +213,9 @@ class Pauses:
         return len(self._seen) >= self._shards
 
 
-@given(pieces=st.lists(st.integers(1, 20), max_size=5), seed=st.integers(0, 3), held=st.sampled_from([None, 900, 10**6]))
+@given(
+    pieces=st.lists(st.integers(1, 20), max_size=5), seed=st.integers(0, 3), held=st.sampled_from([None, 900, 10**6])
+)
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_number_of_pieces(pieces: list[int], seed: int, held: int | None, tmp_path: Path) -> None:
     path, episodes = tmp_path / f"{len(pieces)}.s4q", 150
@@ -371,7 +373,6 @@ class Own:
     [
         (lambda: s4q.S3Q(DENSE, Own()), r"policies\.0 of type Own cannot be saved"),
         (lambda: s4q.S3Q(DENSE, s4q.UniformPolicy(2), bonus=Own()), "bonus of type Own cannot be saved"),
-        (lambda: s4q.S3Q(DENSE, s4q.UniformPolicy(2), cached=Own()), "cached of type Own cannot be saved"),
     ],
 )
 def test_what_cannot_be_saved_is_said_before_the_first_episode(

@@ -183,7 +183,7 @@ def test_a_newer_schema_says_what_to_install(good: Path, tmp_path: Path) -> None
     def newer(manifest: dict[str, Any], members: Members) -> None:
         manifest.update(schema=7, s4q="3.1.0", brand_new={})
 
-    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 4: install s4q 3.1.0 or newer")
+    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 5: install s4q 3.1.0 or newer")
 
 
 class Bomb:
@@ -551,6 +551,27 @@ def changed(kind: str, name: str, change: Callable[[Any], Any]) -> Callable[[Pac
     return edit
 
 
+def no_sums(packed: Packed) -> None:
+    for one in packed.objects:
+        if one["kind"] == "LevelSums" and one["fields"]["sums"] is not None:
+            del packed.arrays[one["fields"]["sums"]["array"]]
+            one["fields"]["sums"] = None
+
+
+def one_sum(packed: Packed) -> None:
+    for name, array in packed.arrays.items():
+        if name.startswith("LevelSums"):
+            packed.arrays[name] = array[:1]
+
+
+def wide_target(packed: Packed) -> None:
+    number = next(one["fields"]["target"] for one in packed.objects if one["kind"] == "LevelSums")["object"]
+    fields = dict(packed.objects[number]["fields"], theta={"array": "other"}, whitener=None, width=None, second=None)
+    packed.objects.append({"kind": "QLevel", "fields": fields})
+    packed.arrays["other"] = np.zeros((1, 1))
+    fields_of(packed, "LevelSums")["target"] = {"object": len(packed.objects) - 1}
+
+
 HELD: dict[str, tuple[Callable[[Packed], None], str]] = {
     "one shelf for two levels": (
         changed("StepMemory", "shelves", lambda shelves: [shelves[0]] * 2),
@@ -562,7 +583,9 @@ HELD: dict[str, tuple[Callable[[Packed], None], str]] = {
     "another budget": (changed("StepMemory", "max_bytes", lambda _: 10**6), "the one of its constants"),
     "no budget": (changed("StepMemory", "max_bytes", lambda _: None), "the one of its constants"),
     "another pooling": (changed("StepMemory", "pool", lambda _: True), "has 1 shelves"),
-    "no sums": (changed("LevelSums", "sums", lambda _: None), "needs sums if its steps were thinned"),
+    "no sums": (no_sums, "needs sums if its steps were thinned"),
+    "a sum too few": (one_sum, r"sums must have shape \(2, n_blocks, k\)"),
+    "a target of another problem": (wide_target, r"theta must have shape \(n_blocks, k\)"),
     "blocks": (changed("StateTable", "blocks", lambda b: b + 100), "blocks of held states must lie in 0..5"),
     "states": (changed("Shelf", "states", lambda s: s + 100), "states of held steps must lie in 0.."),
     "next states": (changed("Shelf", "next_states", lambda s: s + 100), "next_states of held steps must lie in"),
@@ -586,7 +609,7 @@ def test_a_memory_of_steps_that_contradicts_itself_is_refused(name: str) -> None
 
 def test_equal_steps_are_refused() -> None:
     packed = pack(thinned())
-    shelf = max((one["fields"] for one in packed.objects if one["kind"] == "Shelf"), key=lambda one: 1)
+    shelf = fields_of(packed, "Shelf")
     for name in ("states", "actions", "next_states", "rewards", "ended"):
         array = packed.arrays[shelf[name]["array"]]
         packed.arrays[shelf[name]["array"]] = np.full(len(array), array[0])

@@ -31,7 +31,7 @@ class StateTable:
 
     vectors: Annotated[Array, "m v K"]
     blocks: Annotated[IntArray, "b A"]
-    _index: NotSaved[DistinctRows | None] = field(default=None)  # made when it is needed
+    _known_rows: NotSaved[DistinctRows | None] = field(default=None)  # made when it is needed
 
     @classmethod
     def empty(cls, n_actions: int, block_dim: int) -> "StateTable":
@@ -48,7 +48,7 @@ class StateTable:
         m, n_vectors = self.vectors.shape[:2]
         if n_vectors not in (1, self.blocks.shape[1]) or len(self.blocks) not in (1, m):
             raise ValueError(f"a table of {m} states cannot have vectors and blocks of these shapes")
-        self._made_index()
+        self._rows_known()
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -80,7 +80,7 @@ class StateTable:
             vectors = vectors[:, :1]
         self._make_room(vectors, blocks)
         vectors = widened(vectors, self.vectors.shape[1])
-        places, new = self._made_index().locate(bits_of(vectors, blocks))
+        places, new = self._rows_known().locate(bits_of(vectors, blocks))
         if len(new):
             if len(self.blocks) > 1 or (self.blocks != blocks[new]).any():
                 self.blocks = np.concatenate([self.phi().blocks, blocks[new]])
@@ -89,7 +89,7 @@ class StateTable:
 
     def keep(self, used: BoolArray) -> IntArray:
         """Drop the states that are not used, (m,); the new row of every old one, (m,), of no meaning for those."""
-        self.vectors, self._index = self.vectors[used], None
+        self.vectors, self._known_rows = self.vectors[used], None
         self.blocks = self.blocks[used] if len(self.blocks) > 1 else self.blocks
         return np.cumsum(used) - 1
 
@@ -98,12 +98,12 @@ class StateTable:
         if not len(self) and len(blocks):
             self.blocks = blocks[:1].copy()
         if vectors.shape[1] > self.vectors.shape[1]:
-            self.vectors, self._index = widened(self.vectors, vectors.shape[1]), None
+            self.vectors, self._known_rows = widened(self.vectors, vectors.shape[1]), None
 
-    def _made_index(self) -> DistinctRows:
-        if self._index is None:
-            self._index = DistinctRows(self._bits, len(self))
-        return self._index
+    def _rows_known(self) -> DistinctRows:
+        if self._known_rows is None:
+            self._known_rows = DistinctRows(self._bits, len(self))
+        return self._known_rows
 
     def _bits(self, which: IntArray) -> Bits:
         return bits_of(self.vectors[which], self.phi().blocks[which])

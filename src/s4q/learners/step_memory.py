@@ -19,6 +19,7 @@ from s4q.core.least_squares import Moments, elliptical_norm_sq, gram_of, sums_by
 from s4q.core.messages import Spec, Transitions
 from s4q.core.optimism import QLevel
 from s4q.core.transitions import regression_targets
+from s4q.core.validation import require_shape
 from s4q.learners.distinct_rows import BYTES_PER_ROW, Bits, DistinctRows, bits_of
 from s4q.learners.sketch import (
     THINNED_TO,
@@ -57,7 +58,7 @@ class Shelf:
     gram: Annotated[Array, "B K K"]  # sum of phi phi^T of all steps that ever came
     n_samples: int = 0  # their number
     settled: Annotated[Array, "n"] | None = None  # the part of each weight that is in the sums; None: never thinned
-    _index: NotSaved[DistinctRows | None] = field(default=None)  # made when it is needed
+    _known_rows: NotSaved[DistinctRows | None] = field(default=None)  # made when it is needed
 
     @classmethod
     def empty(cls, spec: Spec) -> "Shelf":
@@ -78,7 +79,7 @@ class Shelf:
 
         columns: states, actions, next states, rewards and ends of steps (n,); counts (n,): how often each was seen.
         """
-        places, new = self._made_index().locate(_step_bits(*columns))
+        places, new = self._rows_known().locate(_step_bits(*columns))
         grown = [np.concatenate([old, column[new]]) for old, column in zip(self._columns, columns, strict=True)]
         self.states, self.actions, self.next_states, self.rewards, self.ended = grown
         self.weights = np.concatenate([self.weights, np.zeros(len(new))])
@@ -91,16 +92,16 @@ class Shelf:
         columns = [column[which] for column in self._columns]
         self.states, self.actions, self.next_states, self.rewards, self.ended = columns
         self.weights = self.settled = weights[which]
-        self._index = None
+        self._known_rows = None
 
     @property
     def _columns(self) -> tuple[IntArray, IntArray, IntArray, Array, BoolArray]:
         return self.states, self.actions, self.next_states, self.rewards, self.ended
 
-    def _made_index(self) -> DistinctRows:
-        if self._index is None:
-            self._index = DistinctRows(self._bits, len(self))
-        return self._index
+    def _rows_known(self) -> DistinctRows:
+        if self._known_rows is None:
+            self._known_rows = DistinctRows(self._bits, len(self))
+        return self._known_rows
 
     def _bits(self, which: IntArray) -> Bits:
         return _step_bits(*(column[which] for column in self._columns))
@@ -159,6 +160,10 @@ class StepMemory:
         for h, one in enumerate(self.levels):
             if (one.sums is None) != (self._shelf(h).settled is None):
                 raise ValueError(f"level {h} of a memory needs sums if its steps were thinned, and else none")
+            if one.sums is not None:
+                require_shape("sums", one.sums, (2, *self.spec.theta_shape[1:]), "(2, n_blocks, k)")
+            if one.target is not None:
+                require_shape("theta", one.target.theta, self.spec.theta_shape[1:], "(n_blocks, k)")
         for shelf in self.shelves:
             self._check_shelf(shelf)
         if self.max_bytes is not None and self.held_bytes > self.max_bytes:
@@ -171,7 +176,7 @@ class StepMemory:
                 raise ValueError(f"{name} of held steps must lie in 0..{end - 1}")
         if len(shelf) and shelf.weights.min() <= 0:
             raise ValueError("weights of held steps must be positive")
-        shelf._made_index()  # refuses steps that repeat
+        shelf._rows_known()  # refuses steps that repeat
 
     @property
     def held_bytes(self) -> int:
@@ -248,7 +253,7 @@ class StepMemory:
             used[shelf.states] = used[shelf.next_states] = True
         rows = self.states.keep(used)
         for shelf in self.shelves:
-            shelf.states, shelf.next_states, shelf._index = rows[shelf.states], rows[shelf.next_states], None
+            shelf.states, shelf.next_states, shelf._known_rows = rows[shelf.states], rows[shelf.next_states], None
 
     def _settle_new(self, number: int) -> None:
         """Add to the sums what came since the last fit, with the values of that fit."""
@@ -326,7 +331,9 @@ class SortedRows:
 
     def __init__(self, memory: StepMemory, shelf: Shelf, which: IntArray | None = None) -> None:
         self._spec, self._shelf = memory.spec, shelf
-        states, actions = (shelf.states, shelf.actions) if which is None else (shelf.states[which], shelf.actions[which])
+        states, actions = (
+            (shelf.states, shelf.actions) if which is None else (shelf.states[which], shelf.actions[which])
+        )
         order = np.argsort(memory.states.chosen(states, actions)[1], kind="stable")
         self._order = order if which is None else which[order]
         self.vectors, self.blocks = memory.states.chosen(states[order], actions[order])
@@ -363,7 +370,11 @@ class SortedRows:
         shelf, weights = self._shelf, self.weights
         settled = self.picked(shelf.settled)
         new_powers, old_powers = np.stack([new, new**2]), np.stack([old, old**2])
-        scales = [weights * new_powers - settled * old_powers, weights * (new_powers - old_powers), (weights * new)[None]]
+        scales = [
+            weights * new_powers - settled * old_powers,
+            weights * (new_powers - old_powers),
+            (weights * new)[None],
+        ]
         sums = self.sums(np.concatenate(scales))
         if self._sampled_gram is None:
             self._sampled_gram = gram_of(self.vectors, self.blocks, self._spec.n_blocks, weights)
