@@ -30,6 +30,8 @@ AREAS: dict[str, list[str]] = {
     "policy_replay.py": [*_LEARNER, "test_s4q.py"],
     "main_loop.py": [*_LEARNER, "test_s4q.py", "test_certificate.py"],
     "step_memory.py": ["test_step_memory.py", "test_sketch.py", *_LEARNER],
+    "shelf.py": ["test_step_memory.py"],
+    "sorted_rows.py": ["test_step_memory.py", "test_sketch.py", *_LEARNER],
     "sketch.py": ["test_step_memory.py", "test_sketch.py"],
     "state_table.py": ["test_step_memory.py"],
     "distinct_rows.py": ["test_step_memory.py"],

@@ -1,4 +1,4 @@
-"""The sketch as statistics: what its sampling and its correction are worth. The formulas stand in `test_step_memory`."""
+"""Statistics of the sketch: what its sampling and its correction are worth. Formulas stand in `test_step_memory`."""
 
 from typing import Any
 
@@ -8,8 +8,10 @@ import pytest
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
 from s4q.core.messages import Explore, Transitions
-from s4q.learners import sketch, step_memory
+from s4q.learners import sketch
+from s4q.learners.shelf import Shelf
 from s4q.learners.sketch import allowances, extrapolated, inclusion_probabilities, systematic_sample
+from s4q.learners.sorted_rows import SortedRows
 from s4q.learners.step_memory import HeldFit, StepMemory
 
 
@@ -81,9 +83,9 @@ def test_the_error_is_a_sum_over_what_thinnings_changed(monkeypatch: pytest.Monk
     changes: list[tuple[np.ndarray, int]] = []  # what a thinning did to the weights of a row, and after which fit
     rows: list[tuple[np.ndarray, np.ndarray, float]] = []  # phi, features of the next state, reward
     slopes, values = [np.zeros(4)], [None]  # B after each fit, and its value of level 1
-    keep = step_memory.Shelf.keep
+    keep = Shelf.keep
 
-    def noted(shelf: step_memory.Shelf, which: np.ndarray, weights: np.ndarray) -> None:
+    def noted(shelf: Shelf, which: np.ndarray, weights: np.ndarray) -> None:
         if shelf is memory.shelves[0]:
             for i in range(len(shelf)):
                 phi = memory.states.chosen(shelf.states[i : i + 1], shelf.actions[i : i + 1])[0][0]
@@ -92,16 +94,16 @@ def test_the_error_is_a_sum_over_what_thinnings_changed(monkeypatch: pytest.Monk
                 changes.append(((weights[i] if which[i] else 0.0) - shelf.weights[i], len(values) - 1))
         keep(shelf, which, weights)
 
-    monkeypatch.setattr(step_memory.Shelf, "keep", noted)
+    monkeypatch.setattr(Shelf, "keep", noted)
     for seed in range(8):
         kept = steps_of(MDP, 150, seed)
         memory.add(kept, 150)
         exact.add(kept, 150)
         value = any_value(MDP, seed)
         shelf, before = memory.shelves[0], memory.levels[0].target
-        sorted_rows = step_memory.SortedRows(memory, shelf)
-        gap = sorted_rows.targets(0, value.levels[1]) - sorted_rows.targets(0, before)
-        phi, weights = sorted_rows.vectors, sorted_rows.weights
+        held = SortedRows(MDP.spec, memory.states, shelf)
+        gap = held.targets(0, value.levels[1]) - held.targets(0, before)
+        phi, weights = held.vectors, held.weights
         ours, theirs = fitted(memory, value)[0], fitted(exact, value)[0]
         sampled = (phi * weights[:, None]).T @ phi
         thinned = shelf.settled is not None
@@ -214,7 +216,7 @@ def test_weights_do_not_compound() -> None:
 
 
 def test_a_value_that_looks_at_the_sample_breaks_it() -> None:
-    """Why nothing is proved: V = 1 exactly where s' was sampled. Its error is far beyond that of a value chosen before."""
+    """Why nothing is proved: V = 1 exactly where s' was sampled. Its error is far beyond that of a V chosen before."""
     n, n_kept = 4000, 400
     phi, w, _, lev = design(n, 6, seed=2)
     chances, white, gram = inclusion_probabilities(w, lev, n_kept), whitened(phi), phi.T @ phi
@@ -295,10 +297,10 @@ def test_a_small_sketch_costs_little_regret(monkeypatch: pytest.MonkeyPatch) -> 
     seeds = range(5)
     everything = sum(regret(seed, memory="all") for seed in seeds)
     assert sum(regret(seed, memory_bytes=150_000) for seed in seeds) < 1.2 * everything
-    corrected = step_memory.SortedRows.corrected
+    corrected = SortedRows.corrected
 
-    def uncorrected(rows: step_memory.SortedRows, before: Any, new: np.ndarray, old: np.ndarray) -> Any:
+    def uncorrected(rows: SortedRows, before: Any, new: np.ndarray, old: np.ndarray) -> Any:
         return corrected(rows, before, old, old)
 
-    monkeypatch.setattr(step_memory.SortedRows, "corrected", uncorrected)
+    monkeypatch.setattr(SortedRows, "corrected", uncorrected)
     assert sum(regret(seed, memory_bytes=150_000) for seed in seeds) > 1.2 * everything

@@ -18,8 +18,10 @@ import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
 from s4q.core.messages import Explore, Transitions
 from s4q.core.optimism import QLevel
-from s4q.learners import sketch, step_memory
+from s4q.learners import sketch, sorted_rows, step_memory
 from s4q.learners.distinct_rows import DistinctRows, bits_of
+from s4q.learners.shelf import Shelf
+from s4q.learners.state_table import StateTable
 from s4q.learners.step_memory import HeldFit, StepMemory
 from s4q.problems import FiniteMDP
 
@@ -91,7 +93,7 @@ def test_equal_steps_and_equal_states_are_stored_once() -> None:
 
 def test_actions_share_a_vector_until_they_do_not() -> None:
     """What is held does not depend on whether the collector said so, nor on when the actions begin to differ."""
-    table = step_memory.StateTable.empty(2, 2)
+    table = StateTable.empty(2, 2)
     shared, blocks = np.array([[[0.1, 0.2]], [[0.3, 0.4]]]), np.array([[0, 1], [0, 1]])
     assert table.add(np.repeat(shared, 2, axis=1), blocks).tolist() == [0, 1]
     assert (table.vectors.shape, table.blocks.shape) == ((2, 1, 2), (1, 2))
@@ -332,7 +334,7 @@ class Logged:
             np.testing.assert_allclose(np.ravel(ours), np.ravel(theirs), rtol=1e-6, atol=1e-7 * unit)
         self.targets[level] = target
         self.n_thinned_fits += shelf.thinned
-        self.n_new_rows += shelf.thinned and any(0 < row.new for row in shelf.rows)
+        self.n_new_rows += shelf.thinned and any(row.new > 0 for row in shelf.rows)
         if shelf.thinned and (level == 0 or len(self.shelves) > 1):
             for row in shelf.rows:
                 row.new = 0.0
@@ -388,18 +390,18 @@ def unsettled(memory: StepMemory, fit: HeldFit) -> None:
     memory.levels = list(fit.levels)
 
 
-def same_weights(shelf: step_memory.Shelf, which: np.ndarray, weights: np.ndarray) -> None:
+def same_weights(shelf: Shelf, which: np.ndarray, weights: np.ndarray) -> None:
     KEEP(shelf, which, shelf.weights)
 
 
-SETTLE, KEEP = StepMemory.settle, step_memory.Shelf.keep
+SETTLE, KEEP = StepMemory.settle, Shelf.keep
 PLANTED: dict[str, tuple[Any, str, Callable]] = {
-    "no extrapolation": (step_memory, "extrapolated", dropped_correction),
-    "extrapolated twice": (step_memory, "extrapolated", twice),
-    "the regression alone": (step_memory, "extrapolated", regression_alone),
+    "no extrapolation": (sorted_rows, "extrapolated", dropped_correction),
+    "extrapolated twice": (sorted_rows, "extrapolated", twice),
+    "the regression alone": (sorted_rows, "extrapolated", regression_alone),
     "a wrong old value": (StepMemory, "settle", wrong_value),
     "new steps counted twice": (StepMemory, "settle", unsettled),
-    "weights not divided": (step_memory.Shelf, "keep", same_weights),
+    "weights not divided": (Shelf, "keep", same_weights),
     "sampled by leverage alone": (sketch, "_UNIFORM", 0.0),  # type: ignore[dict-item]
     "arrival before block": (step_memory, "systematic_sample", lambda p, u: sketch.systematic_sample(p[::-1], u)[::-1]),
 }

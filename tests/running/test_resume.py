@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from states import bits, log_lines
-from storm import SKETCHED, EVALUATED, FIXED, REPLAYED
+from storm import EVALUATED, FIXED, REPLAYED, SKETCHED
 from typer.testing import CliRunner
 
 import s4q

@@ -11,6 +11,7 @@ Sums are the default: one Cholesky factor per fit instead of one update per samp
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import sqrt
 from typing import Annotated, cast, final
 
@@ -155,13 +156,13 @@ def sums_by_block(vectors: Array, scales: Array, blocks: IntArray, n_blocks: int
 
 
 def _rows_by_block(blocks: IntArray, n_blocks: int) -> Iterator[tuple[int, BoolArray | slice]]:
-    """Each block that occurs, and where; a slice, not a mask, when there is only one or the rows are sorted by block."""
+    """Each block that occurs, and where; a slice, not a mask, if there is only one or the rows are sorted by block."""
     if n_blocks == 1:
         yield 0, slice(None)
         return
     if np.all(blocks[1:] >= blocks[:-1]):
         edges = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist(), len(blocks)]
-        for first, end in zip(edges, edges[1:], strict=False):
+        for first, end in pairwise(edges):
             if first < end:
                 yield int(blocks[first]), slice(first, end)
         return

@@ -61,7 +61,7 @@ class Transitions:
     def vectors(self) -> Array:
         """phi of the action taken, (n, k)."""
         shared = self.state_vectors.shape[1] == 1
-        return self.state_vectors[self.states, 0 if shared else self.actions]
+        return np.asarray(self.state_vectors[self.states, 0 if shared else self.actions])
 
     @property
     def blocks(self) -> IntArray:

@@ -123,7 +123,7 @@ _RADIUS = {
 _MEMORIES = {
     "policies": "S3Q plays c H m episodes of past policies, m the trajectories so far (the paper)",
     "all": "every step is kept and fitted again; nothing is replayed",
-    "sketch": "steps are kept and fitted again; beyond the budget exact sums and a sample of steps; nothing is replayed",
+    "sketch": "steps are kept and fitted again; beyond the budget exact sums and a sample; nothing is replayed",
 }
 _BONUS_FROM = {
     "previous": "covariance of the phase before (the paper)",

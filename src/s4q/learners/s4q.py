@@ -164,9 +164,9 @@ class S4Q:
             raise ValueError("S3Q cannot be at work in an S4Q that holds steps: it fits those at once")
 
     def _check_restored_memory(self) -> None:
-        want = self.constants.memory
-        steps = isinstance(self.memory, StepMemory)
-        if steps != (want != "policies") or (steps and self.memory.max_bytes != self.constants.memory_bytes):
+        want, budget = self.constants.memory, self.constants.memory_bytes
+        held = self.memory if isinstance(self.memory, StepMemory) else None
+        if (held is None) != (want == "policies") or (held is not None and held.max_bytes != budget):
             raise ValueError(f'the memory of an S4Q must be the one of its constants, "{want}" with its bytes')
 
     @property

@@ -88,7 +88,7 @@ def inclusion_probabilities(weights: Array, leverages: Array, n_kept: int) -> Ar
     sure = np.arange(len(share))
     fits = falling * (n_kept - sure) <= rest
     j = int(np.argmax(fits))
-    return np.minimum(1.0, share * ((n_kept - j) / rest[j]))
+    return np.asarray(np.minimum(1.0, share * ((n_kept - j) / rest[j])))
 
 
 def systematic_sample(probabilities: Array, offset: float) -> BoolArray:

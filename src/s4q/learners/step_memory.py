@@ -8,28 +8,20 @@ the steps came; where the values have changed since, the sample corrects them. `
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Annotated, Any, Protocol, final
+from typing import Annotated, Protocol, final
 
 import numpy as np
 
-from s4q.core.blocks import Array, BoolArray, IntArray
-from s4q.core.codec import AnySize, NotSaved
+from s4q.core.blocks import Array
+from s4q.core.codec import AnySize
 from s4q.core.factors import Factors, whitener
-from s4q.core.least_squares import Moments, elliptical_norm_sq, gram_of, sums_by_block
+from s4q.core.least_squares import Moments, elliptical_norm_sq, gram_of
 from s4q.core.messages import Spec, Transitions
 from s4q.core.optimism import QLevel
-from s4q.core.transitions import regression_targets
 from s4q.core.validation import require_shape
-from s4q.learners.distinct_rows import BYTES_PER_ROW, Bits, DistinctRows, bits_of
-from s4q.learners.sketch import (
-    THINNED_TO,
-    allowances,
-    extrapolated,
-    inclusion_probabilities,
-    sum_of_squares,
-    systematic_sample,
-    tiny_ridge,
-)
+from s4q.learners.shelf import BYTES_PER_STEP, Shelf
+from s4q.learners.sketch import THINNED_TO, allowances, inclusion_probabilities, systematic_sample, tiny_ridge
+from s4q.learners.sorted_rows import SortedRows
 from s4q.learners.state_table import StateTable, bytes_per_state
 
 
@@ -42,76 +34,6 @@ class HeldSamples(Protocol):
         Levels are asked from the last to the first.
         """
         ...
-
-
-@final
-@dataclass(eq=False, repr=False)
-class Shelf:
-    """The steps that are samples of one level; of every level, with pooled steps."""
-
-    states: Annotated[IntArray, "n"]  # rows of the table of states
-    actions: Annotated[IntArray, "n"]
-    next_states: Annotated[IntArray, "n"]  # the state itself where the episode ended
-    rewards: Annotated[Array, "n"]
-    ended: Annotated[BoolArray, "n"]
-    weights: Annotated[Array, "n"]  # how many steps a row stands for; whole numbers until the shelf is thinned
-    gram: Annotated[Array, "B K K"]  # sum of phi phi^T of all steps that ever came
-    n_samples: int = 0  # their number
-    settled: Annotated[Array, "n"] | None = None  # the part of each weight that is in the sums; None: never thinned
-    _known_rows: NotSaved[DistinctRows | None] = field(default=None)  # made when it is needed
-
-    @classmethod
-    def empty(cls, spec: Spec) -> "Shelf":
-        """No steps yet."""
-        none, numbers = np.zeros(0, dtype=np.int64), np.zeros(0)
-        return cls(none, none, none, numbers, np.zeros(0, dtype=np.bool_), numbers, np.zeros(spec.gram_shape))
-
-    def __len__(self) -> int:
-        return len(self.states)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held by the steps, the index of equal ones included, the Gram matrix left out."""
-        return len(self) * (_ROW - (8 if self.settled is None else 0))
-
-    def add(self, columns: tuple[IntArray, IntArray, IntArray, Array, BoolArray], counts: IntArray) -> None:
-        """Count the steps that are here already, append the others.
-
-        columns: states, actions, next states, rewards and ends of steps (n,); counts (n,): how often each was seen.
-        """
-        places, new = self._rows_known().locate(_step_bits(*columns))
-        grown = [np.concatenate([old, column[new]]) for old, column in zip(self._columns, columns, strict=True)]
-        self.states, self.actions, self.next_states, self.rewards, self.ended = grown
-        self.weights = np.concatenate([self.weights, np.zeros(len(new))])
-        np.add.at(self.weights, places, counts.astype(np.float64))
-        if self.settled is not None:
-            self.settled = np.concatenate([self.settled, np.zeros(len(new))])
-
-    def keep(self, which: BoolArray, weights: Array) -> None:
-        """Keep these rows (n,) with other weights (n,), which are settled."""
-        columns = [column[which] for column in self._columns]
-        self.states, self.actions, self.next_states, self.rewards, self.ended = columns
-        self.weights = self.settled = weights[which]
-        self._known_rows = None
-
-    @property
-    def _columns(self) -> tuple[IntArray, IntArray, IntArray, Array, BoolArray]:
-        return self.states, self.actions, self.next_states, self.rewards, self.ended
-
-    def _rows_known(self) -> DistinctRows:
-        if self._known_rows is None:
-            self._known_rows = DistinctRows(self._bits, len(self))
-        return self._known_rows
-
-    def _bits(self, which: IntArray) -> Bits:
-        return _step_bits(*(column[which] for column in self._columns))
-
-
-_ROW = 5 * 8 + 1 + 8 + BYTES_PER_ROW  # states, actions, next states, rewards, weights; `ended`; `settled`; the index
-
-
-def _step_bits(states: IntArray, actions: IntArray, following: IntArray, rewards: Array, ended: BoolArray) -> Bits:
-    return bits_of(states, actions, following, rewards, ended.astype(np.int64))
 
 
 @final
@@ -176,7 +98,7 @@ class StepMemory:
                 raise ValueError(f"{name} of held steps must lie in 0..{end - 1}")
         if len(shelf) and shelf.weights.min() <= 0:
             raise ValueError("weights of held steps must be positive")
-        shelf._rows_known()  # refuses steps that repeat
+        shelf.rows_known()  # refuses steps that repeat
 
     @property
     def held_bytes(self) -> int:
@@ -260,7 +182,7 @@ class StepMemory:
         shelf = self.shelves[number]
         new = shelf.weights if shelf.settled is None else shelf.weights - shelf.settled
         which = np.flatnonzero(new)
-        rows = SortedRows(self, shelf, which)
+        rows = SortedRows(self.spec, self.states, shelf, which)
         for level in range(self.spec.horizon) if self.pool else [number]:
             before = self.levels[level]
             old = rows.targets(level, before.target)
@@ -306,7 +228,7 @@ class HeldFit:
         """The sums a fit of `level` needs. The arguments are those of HeldSamples."""
         memory, shelf = self._memory, self._memory._shelf(level)
         if self._rows is None or not memory.pool:
-            self._rows, self._factors = SortedRows(memory, shelf), Factors(shelf.gram)
+            self._rows, self._factors = SortedRows(memory.spec, memory.states, shelf), Factors(shelf.gram)
         rows, new, before = self._rows, self._rows.targets(level, target), memory.levels[level]
         if shelf.settled is None:
             weighted = rows.weights * new
@@ -319,81 +241,6 @@ class HeldFit:
         return Moments(shelf.gram, moment, moment_sq, sum_y2, shelf.n_samples, self._factors)
 
 
-@final
-class SortedRows:
-    """Rows of a shelf sorted by block, so that their sums are a product per block. Lives as long as one fit.
-
-    Args:
-        memory: The memory.
-        shelf: One of its shelves.
-        which: The rows (n,); None (default) means all.
-    """
-
-    def __init__(self, memory: StepMemory, shelf: Shelf, which: IntArray | None = None) -> None:
-        self._spec, self._shelf = memory.spec, shelf
-        states, actions = (
-            (shelf.states, shelf.actions) if which is None else (shelf.states[which], shelf.actions[which])
-        )
-        order = np.argsort(memory.states.chosen(states, actions)[1], kind="stable")
-        self._order = order if which is None else which[order]
-        self.vectors, self.blocks = memory.states.chosen(states[order], actions[order])
-        self.weights, self.rewards, self.ended = map(self.picked, (shelf.weights, shelf.rewards, shelf.ended))
-        following = self.picked(shelf.next_states)
-        reached, self._following = None, following
-        if which is not None or not memory.pool:  # else nearly all states of the table are reached
-            reached, self._following = np.unique(following, return_inverse=True)
-        self._phi = memory.states.phi(reached)
-        self._norms: list[tuple[Array, Array]] = []  # of the next states, in the metric of a whitener
-        self._sampled_gram: Array | None = None
-
-    def picked(self, column: Any) -> Any:
-        """A column of the shelf, in the order of these rows."""
-        return column[self._order]
-
-    def targets(self, level: int, target: QLevel | None) -> Array:
-        """y of every row, (n,), for a fit of `level`; each state is evaluated once."""
-        after = np.zeros(len(self.rewards)) if target is None else self._values(target)[self._following]
-        return regression_targets(self._spec, level, self.rewards, self.ended, after)
-
-    def sums(self, scales: Array) -> Array:
-        """sum of scale phi for each of m scales (m, n), (m, n_blocks, k)."""
-        return sums_by_block(self.vectors, scales, self.blocks, self._spec.n_blocks)
-
-    def corrected(self, before: Array | None, new: Array, old: Array) -> tuple[Array, float]:
-        """Sums of phi y and phi y^2 over all steps that ever came, (2, n_blocks, k), and of y^2, with new targets.
-
-        Args:
-            before: The same sums with the old targets, without what came since.
-            new: The new target of every row, (n,).
-            old: Its old target, (n,).
-        """
-        shelf, weights = self._shelf, self.weights
-        settled = self.picked(shelf.settled)
-        new_powers, old_powers = np.stack([new, new**2]), np.stack([old, old**2])
-        scales = [
-            weights * new_powers - settled * old_powers,
-            weights * (new_powers - old_powers),
-            (weights * new)[None],
-        ]
-        sums = self.sums(np.concatenate(scales))
-        if self._sampled_gram is None:
-            self._sampled_gram = gram_of(self.vectors, self.blocks, self._spec.n_blocks, weights)
-        # m + S_w(f) + (G - G_s) b; rows that came since the last fit bring their whole target.
-        after = before + sums[:2] + extrapolated(shelf.gram, self._sampled_gram, sums[2:4])
-        scale = shelf.n_samples / max(float(weights.sum()), 1.0)  # weights are at least 1
-        squares = scale * float(weights @ new_powers[1])
-        return after, sum_of_squares(shelf.gram, after[0], scale * self._sampled_gram, scale * sums[4], squares)
-
-    def _values(self, target: QLevel) -> Array:
-        if target.whitener is None:
-            return target.value(self._phi)
-        known = next((norms for white, norms in self._norms if white is target.whitener), None)
-        if known is None:  # with pooled steps all levels of a fit share one whitener
-            known = elliptical_norm_sq(self._phi.vectors, self._phi.blocks, target.whitener)
-            self._norms = [*self._norms[-1:], (target.whitener, known)]
-        return target.value(self._phi, known)
-
-
 def least_bytes(spec: Spec, pool: bool) -> int:
     """Bytes that a step a level takes at most: no budget may be smaller."""
-    return (1 if pool else spec.horizon) * (_ROW + 2 * bytes_per_state(spec))
+    return (1 if pool else spec.horizon) * (BYTES_PER_STEP + 2 * bytes_per_state(spec))

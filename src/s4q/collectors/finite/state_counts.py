@@ -110,7 +110,7 @@ class CountModel:
         return part, drawn - part
 
     def transitions(self, first: int, outcomes: Sequence[IntArray]) -> Transitions:
-        """The steps at levels first, first + 1, ... as weighted features; outcomes (S, A, O) or (S * A, O) are counts."""
+        """Steps at levels first, first + 1, ... as weighted features; outcomes (S, A, O) or (S * A, O) are counts."""
         features, n_states, last = self.mdp.features, self.mdp.n_states, self.mdp.horizon - 1
         counts = np.stack([one.reshape(self.n_pairs, self.n_outcomes) for one in outcomes])
         at, pairs, which = np.nonzero(counts)
