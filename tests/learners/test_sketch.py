@@ -293,7 +293,7 @@ def regret(seed: int, **options: Any) -> float:
 
 @pytest.mark.slow
 def test_a_small_sketch_costs_little_regret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On linear MDPs within 1.2 times that of all steps; planted: the regression of the sample alone, without the sums."""
+    """On linear MDPs within 1.2 times that of all steps; planted: the sample is fitted alone, without the sums."""
     seeds = range(4)
     everything = sum(regret(seed, memory="all") for seed in seeds)
     assert sum(regret(seed, memory_bytes=50_000) for seed in seeds) < 1.2 * everything
