@@ -83,7 +83,7 @@ PLANTED = [
     Fault("step_memory.py", "new = shelf.weights if shelf.settled is None else", "new = shelf.weights if True else"),
     Fault("step_memory.py", "sums if before.sums is None else before.sums + sums", "sums"),
     Fault("sorted_rows.py", "weights * new_powers - settled * old_powers", "weights * (new_powers - old_powers)"),
-    Fault("sorted_rows.py", "scale * sums[4], squares)", "sums[4], squares)"),
+    Fault("sorted_rows.py", "scale * sums[4], squares,", "sums[4], squares,"),
     Fault("step_memory.py", "np.where(kept.ended, kept.states, kept.next_states)", "kept.next_states"),
     Fault("transitions.py", "0 if shared else self.actions", "0", ("test_literal_player.py",)),
     Fault("sketch.py", "missing = gram - sampled_gram", "missing = gram"),

@@ -302,7 +302,8 @@ def test_a_small_sketch_costs_little_regret(monkeypatch: pytest.MonkeyPatch) -> 
     def sample_alone(rows: SortedRows, before: Any, new: np.ndarray, old: np.ndarray) -> Any:
         sum_y2 = corrected(rows, before, new, old)[1]
         seen = rows.sums(rows.weights * np.stack([new, new**2]))
-        return seen + extrapolated(rows._shelf.gram, rows._sampled_gram, seen), sum_y2
+        whole, sample = rows._grams  # type: ignore[misc]
+        return seen + extrapolated(whole.gram, sample.gram, seen), sum_y2
 
     monkeypatch.setattr(SortedRows, "corrected", sample_alone)
     assert sum(regret(seed, memory_bytes=50_000) for seed in seeds) > 3 * everything

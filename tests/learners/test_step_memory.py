@@ -373,11 +373,11 @@ def dropped_correction(*_: Any) -> Any:
     return 0.0
 
 
-def twice(gram: np.ndarray, sampled: np.ndarray, change: np.ndarray) -> np.ndarray:
+def twice(gram: np.ndarray, sampled: np.ndarray, change: np.ndarray, _: Any) -> np.ndarray:
     return 2 * sketch.extrapolated(gram, sampled, change)
 
 
-def regression_alone(gram: np.ndarray, sampled: np.ndarray, change: np.ndarray) -> np.ndarray:
+def regression_alone(gram: np.ndarray, sampled: np.ndarray, change: np.ndarray, _: Any) -> np.ndarray:
     return sketch.extrapolated(gram, 0 * sampled, change)
 
 

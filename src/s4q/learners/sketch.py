@@ -8,7 +8,7 @@ docs/memory.md says what is proved of them and what is not. Nothing here is rand
 import numpy as np
 
 from s4q.core.blocks import Array, BoolArray
-from s4q.core.factors import whitener
+from s4q.core.factors import Factors
 
 THINNED_TO = 0.9  # of the budget: fewer rows are dropped at a time, and the error of a fit is smaller than with a half
 _UNIFORM = 0.25  # of the sampling weights, beside the leverage: leverage alone drops what features see badly
@@ -16,7 +16,7 @@ _RIDGE = 1e-6  # mu: where the sample shows nothing, nothing is extrapolated
 _ROUNDING = 1e-12  # of the trace: a smaller mu is lost in the Gram matrix
 
 
-def extrapolated(gram: Array, sampled_gram: Array, change: Array) -> Array:
+def extrapolated(gram: Array, sampled_gram: Array, change: Array, known: Factors | None = None) -> Array:
     """(G - G_s) (G_s + mu)^-1 S_w(f), (m, n_blocks, k): what steps that were dropped add to a change of their targets.
 
     The change f is regressed on phi over the steps that are held. The regression stands for those that are not. It is
@@ -26,6 +26,7 @@ def extrapolated(gram: Array, sampled_gram: Array, change: Array) -> Array:
         gram: G, (n_blocks, k, k).
         sampled_gram: G_s, (n_blocks, k, k).
         change: S_w(f) for each of m functions f, (m, n_blocks, k).
+        known: Factors of G_s, where there are some.
 
     >>> extrapolated(np.array([[[8.0]]]), np.array([[[2.0]]]), np.array([[[3.0]]])).round(4).tolist()  # 6/2 times 3
     [[[9.0]]]
@@ -34,12 +35,19 @@ def extrapolated(gram: Array, sampled_gram: Array, change: Array) -> Array:
     mu = tiny_ridge(sampled_gram)
     if gram.shape[-1] == 1:
         return np.asarray(change * (missing / (sampled_gram + mu))[None, :, :, 0])
-    white = whitener(sampled_gram, mu)
-    slope = np.einsum("bji,bjl,mbl->mbi", white, white, change, optimize=True)
-    return np.asarray(np.einsum("bij,mbj->mbi", missing, slope))
+    white = (known or Factors(sampled_gram)).whitener(mu)
+    slope = white.transpose(0, 2, 1) @ (white @ change.transpose(1, 2, 0))  # (n_blocks, k, m)
+    return np.asarray((missing @ slope).transpose(2, 0, 1))
 
 
-def sum_of_squares(gram: Array, moment: Array, sampled_gram: Array, sampled_moment: Array, squares: float) -> float:
+def sum_of_squares(
+    gram: Array,
+    moment: Array,
+    sampled_gram: Array,
+    sampled_moment: Array,
+    squares: float,
+    known: Factors | None = None,
+) -> float:
     """sum of y^2 over all steps, such that the residual of their fit is that of the sample: it is never negative.
 
     Args:
@@ -48,19 +56,20 @@ def sum_of_squares(gram: Array, moment: Array, sampled_gram: Array, sampled_mome
         sampled_gram: G_s, times the number of all steps over the sum of the weights.
         sampled_moment: S_w(y), times the same.
         squares: The sum of w y^2, times the same.
+        known: Factors of G, where there are some.
     """
     if gram.shape[-1] == 1:
         theta = moment / (gram[:, :, 0] + tiny_ridge(gram))
     else:
-        white = whitener(gram, tiny_ridge(gram))
-        theta = np.einsum("bji,bjl,bl->bi", white, white, moment, optimize=True)
+        white = (known or Factors(gram)).whitener(tiny_ridge(gram))
+        theta = (white.transpose(0, 2, 1) @ (white @ moment[:, :, None]))[:, :, 0]
     explained, in_sample = (_explained(theta, *one) for one in ((gram, moment), (sampled_gram, sampled_moment)))
     return explained + max(squares - in_sample, 0.0)
 
 
 def _explained(theta: Array, gram: Array, moment: Array) -> float:
     """2 theta . m - theta . G theta: what a fit takes away from the sum of squares."""
-    return 2 * float((theta * moment).sum()) - float(np.einsum("bi,bij,bj->", theta, gram, theta, optimize=True))
+    return 2 * float((theta * moment).sum()) - float((theta * (gram @ theta[:, :, None])[:, :, 0]).sum())
 
 
 def tiny_ridge(gram: Array) -> float:

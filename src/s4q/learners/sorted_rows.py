@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from s4q.core.blocks import Array, IntArray
+from s4q.core.factors import Factors
 from s4q.core.least_squares import elliptical_norm_sq, gram_of, sums_by_block
 from s4q.core.messages import Spec
 from s4q.core.optimism import QLevel
@@ -43,7 +44,7 @@ class SortedRows:
         most = 2 * len(reached) > len(table)  # then it is quicker to evaluate all states than to copy some
         self._phi, self._following = table.phi(None if most else reached), following if most else where
         self._norms: list[tuple[Array, Array]] = []  # of the next states, in the metric of a whitener
-        self._sampled_gram: Array | None = None
+        self._grams: tuple[Factors, Factors] | None = None  # of all steps, and of the sample
 
     def picked(self, column: Any) -> Any:
         """A column of the shelf, in the order of these rows."""
@@ -75,13 +76,17 @@ class SortedRows:
             (weights * new)[None],
         ]
         sums = self.sums(np.concatenate(scales))
-        if self._sampled_gram is None:
-            self._sampled_gram = gram_of(self.vectors, self.blocks, self._spec.n_blocks, weights)
+        if self._grams is None:
+            sampled = gram_of(self.vectors, self.blocks, self._spec.n_blocks, weights)
+            self._grams = Factors(shelf.gram), Factors(sampled)
+        whole, sample = self._grams
         # m + S_w(f) + (G - G_s) b; rows that came since the last fit bring their whole target.
-        after = (0.0 if before is None else before) + sums[:2] + extrapolated(shelf.gram, self._sampled_gram, sums[2:4])
+        after = (
+            (0.0 if before is None else before) + sums[:2] + extrapolated(whole.gram, sample.gram, sums[2:4], sample)
+        )
         scale = shelf.n_samples / max(float(weights.sum()), 1.0)  # weights are at least 1
         squares = scale * float(weights @ new_powers[1])
-        return after, sum_of_squares(shelf.gram, after[0], scale * self._sampled_gram, scale * sums[4], squares)
+        return after, sum_of_squares(whole.gram, after[0], scale * sample.gram, scale * sums[4], squares, whole)
 
     def _values(self, target: QLevel) -> Array:
         if target.whitener is None:
