@@ -19,6 +19,7 @@ from rich.table import Table
 
 import s4q
 from benchmarks.runs import add_to_file, arguments, chosen, empty_table, played, yes
+from s4q.learners.presets import MemoryName
 from s4q.problems import FiniteMDP
 
 SEEDS = 10
@@ -38,7 +39,8 @@ class Row:
         measure: What the target is about: the mean regret, the episode from which the worst seed is solved, or the mean
             gap of the last policy as a share of V*.
         target: The most that the measure may be. None (default): no target here.
-        cache: Episodes whose transitions are kept. None: as many as the preset keeps.
+        memory: What is remembered. None (default): what the preset remembers.
+        memory_bytes: Budget of a sketch. None (default): that of the preset.
         seeds: Number of runs.
         wide_seeds: Number of runs with a value bound that is too large.
     """
@@ -48,7 +50,8 @@ class Row:
     episodes: int
     measure: Literal["regret", "solved", "gap"] = "gap"
     target: float | None = None
-    cache: int | None = 2000
+    memory: MemoryName | None = None
+    memory_bytes: int | None = None
     seeds: int = SEEDS
     wide_seeds: int = SEEDS
 
@@ -116,7 +119,6 @@ def _big_lake(seed: int) -> FiniteMDP:
 
 
 ROWS = (
-    Row("chain, cache 200", lambda _: s4q.problems.chain(), 5000, "regret", 40, cache=200),
     Row("chain", lambda _: s4q.problems.chain(), 5000, "regret", 20),
     *(_deep_sea(n) for n in (10, 20, 30)),
     *(_stochastic_deep_sea(n) for n in (10, 20)),
@@ -143,15 +145,16 @@ ROWS = (
 )
 
 
-def _low_rank(dim: int, cache: int | None) -> Row:
+def _low_rank(dim: int, memory_bytes: int | None) -> Row:
     def build(seed: int) -> FiniteMDP:
         return s4q.problems.low_rank(dim=dim, seed=seed)
 
-    return Row(f"low_rank d={dim}, cache {cache or 'default'}", build, 10**6, cache=cache)
+    name = f"low_rank d={dim}, {'all kept' if memory_bytes is None else f'{memory_bytes:,} bytes'}"
+    memory: MemoryName = "all" if memory_bytes is None else "sketch"
+    return Row(name, build, 10**6, memory=memory, memory_bytes=memory_bytes)
 
 
-EVERYTHING = 10**7  # a cache that holds all episodes
-PRICE_ROWS = {dim: tuple(_low_rank(dim, cache) for cache in (EVERYTHING, None, 2000)) for dim in (5, 10, 20)}
+PRICE_ROWS = {dim: tuple(_low_rank(dim, budget) for budget in (None, 10**6, 2 * 10**5)) for dim in (5, 10, 20)}
 FLAT_ROWS = ("chain", "DeepSea 20", "RiverSwim (6, 12)", "FrozenLake H=50")
 _BY_NAME = {row.name: row for row in (*ROWS, *(row for rows in PRICE_ROWS.values() for row in rows))}
 
@@ -172,7 +175,7 @@ def play(case: Case) -> Outcome:
         radius=tuple(case.scale * b for b in mdp.spec.radius),
         block_radius=tuple(case.scale * b for b in mdp.spec.block_radius),
     )
-    learner = s4q.S4Q(spec, cache_episodes=row.cache)
+    learner = s4q.S4Q(spec, memory=row.memory, memory_bytes=row.memory_bytes)
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=case.seed), case.episodes)
     return Outcome(
         run.regret or 0.0,
@@ -248,7 +251,7 @@ def rows_table(
         "bytes",
         "CPU s",
     )
-    result = empty_table("practical, a cache of 2000 episodes: mean (worst); v x c: regret relative to v x 1", headers)
+    result = empty_table("practical: mean (worst); v x c: regret relative to v x 1", headers)
     regrets: dict[str, float] = {}
     groups = [[case for scale in scales for case in cases_of(row, scale, seeds, episodes)] for row in rows]
     for row, cases, outcomes in zip(rows, groups, played(play, groups, processes), strict=True):
@@ -279,8 +282,8 @@ def against_table(regrets: dict[str, float], before: dict[str, float]) -> Table:
 def price_table(seeds: int | None = None, episodes: int | None = None, processes: int = 2) -> Table:
     """What bounded memory costs where nothing is stationary: against keeping every transition."""
     result = empty_table(
-        "low_rank, H = 3: the price of a bounded cache (target: 2H = 6)",
-        ("problem", "K", "cache, episodes", "regret", "regret, all kept", "ratio", "bytes", "CPU s"),
+        "low_rank, H = 3: the price of bounded memory",
+        ("problem", "K", "regret", "regret, all kept", "ratio", "bytes", "CPU s"),
     )
     for rows in PRICE_ROWS.values():
         free, *bounded = played(play, [cases_of(row, 1.0, seeds, episodes) for row in rows], processes)
@@ -289,8 +292,7 @@ def price_table(seeds: int | None = None, episodes: int | None = None, processes
             regret, held, cpu = (
                 np.mean([getattr(o, n) for o in outcomes]) for n in ("regret", "nbytes", "cpu_seconds")
             )
-            size = s4q.S4Q(row.build(0), cache_episodes=row.cache).constants.cache_episodes
-            cells = (f"{episodes or row.episodes:,}", f"{size:,}", f"{regret:.0f}", f"{all_kept:.0f}")
+            cells = (f"{episodes or row.episodes:,}", f"{regret:.0f}", f"{all_kept:.0f}")
             result.add_row(row.name, *cells, f"{regret / all_kept:.2f}", f"{held:,.0f}", f"{cpu:.1f}")
     return result
 

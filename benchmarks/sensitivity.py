@@ -1,6 +1,6 @@
 """How sharp are the choices of `practical`? `python -m benchmarks.sensitivity` writes docs/sensitivity.png and a table.
 
-Regret against width, ridge, trigger, replay fraction and cache size, each moved over two decades while the others
+Regret against width, ridge, trigger, replay fraction and budget, each moved over two decades while the others
 stay; and the data-scaled width against simpler ones, on problems that were not used to choose it.
 """
 
@@ -59,11 +59,11 @@ def moved(name: str, constant: str, factor: float, seed: int) -> float:
             return factor * first, factor * slope
 
         with patch.object(presets.Constants, "threshold", longer):
-            return regret(mdp, episodes, seed, cache_episodes=200)
-    default = {"bonus_width": EXACT_ERRORS, "ridge": 1e-6, "c_replay": 0.25, "cache_episodes": 200}
+            return regret(mdp, episodes, seed)
+    default = {"bonus_width": EXACT_ERRORS, "ridge": 1e-6, "c_replay": 0.25, "memory_bytes": 10_000}
     value = default[constant] * factor
-    options = {"cache_episodes": 200} | {constant: int(value) if constant == "cache_episodes" else value}
-    return regret(mdp, episodes, seed, **options)
+    options = {constant: int(value) if constant == "memory_bytes" else value}
+    return regret(mdp, episodes, seed, **options | ({"memory": "policies"} if constant == "c_replay" else {}))
 
 
 def with_level_residual_bonus(fit: QLevel, moments: Any, *, exact: bool, **constants: Any) -> QLevel:
@@ -82,14 +82,13 @@ def scaled(name: str, scale: str, seed: int) -> float:
             "ridge": 0.01,
             "bonus_width": widths,
             "trigger": mdp.dim / 4,
-            "c_replay": 0.25,
-            "cache_episodes": 2000,
+            "memory": "sketch",
         }
         return regret(mdp, episodes, seed, preset="realisable", **options)
     if scale == "residual of the level":
         with patch.object(presets, "with_data_scaled_bonus", with_level_residual_bonus):
-            return regret(mdp, episodes, seed, cache_episodes=2000)
-    return regret(mdp, episodes, seed, cache_episodes=2000)
+            return regret(mdp, episodes, seed)
+    return regret(mdp, episodes, seed)
 
 
 def scale_table(pool: ProcessPoolExecutor) -> Table:
@@ -114,9 +113,9 @@ def draw(pool: ProcessPoolExecutor, target: Path) -> None:
     labels = {
         "bonus_width": "width (default 0.5 standard errors)",
         "ridge": "ridge (default 1e-6)",
-        "trigger": "trigger (default d/16, then d)",
-        "c_replay": "replay fraction c (default 0.25)",
-        "cache_episodes": "cache (200 episodes here)",
+        "trigger": "trigger (default d/16)",
+        "c_replay": "replay fraction c (default 0.25, memory policies)",
+        "memory_bytes": "budget (10,000 bytes here)",
     }
     figure, axes = plt.subplots(1, 5, figsize=(17, 3.6), sharey=True, layout="constrained")
     for axis, (constant, label) in zip(axes, labels.items(), strict=True):

@@ -12,13 +12,11 @@ _NESTED = ("test_s4q.py::test_s4q_equals_nested_loops",)
 PLANTED = [
     # The trigger, the ridge and the width of S4Q.
     Fault("s4q.py", "self.constants.threshold(self._phase,", "self.constants.threshold(self._phase + 1,", _NESTED),
-    Fault(
-        "s4q.py", "self.constants.ridge(self._phase, n_total)", "self.constants.ridge(self._phase, n_replayed)", _NESTED
-    ),
-    Fault("s4q.py", "bonus = self._bonus_rule(n_total)", "bonus = self._bonus_rule(n_replayed)", _NESTED),
-    Fault("s4q.py", "scale = n_replayed / max(s3q.n_fitted, 1)", "scale = 1.0", _NESTED),
+    Fault("s4q.py", "self.constants.ridge(self._phase, n_total)", "self.constants.ridge(self._phase, 1)", _NESTED),
+    Fault("s4q.py", "bonus = self._bonus_rule(n_total)", "bonus = self._bonus_rule(1)", _NESTED),
+    Fault("s4q.py", "scale = self.memory.n_episodes / max(s3q.n_fitted, 1)", "scale = 1.0", _NESTED),
     Fault("s4q.py", "self._gram = loop.cov_ref + loop.increment", "self._gram = loop.cov_ref", _NESTED),
-    Fault("s4q.py", "loop.n_episodes - loop.n_cached)", "loop.n_episodes)", _NESTED),
+    Fault("s4q.py", "self.memory.append(loop.q, loop.n_episodes)", "self.memory.append(loop.q, 1)", _NESTED),
     Fault(
         "s3q.py",
         "theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])",
@@ -31,8 +29,8 @@ PLANTED = [
     ),
     Fault(
         "s3q.py",
-        "held = self.cached.moments(level, self._next_target)",
-        "held = self.cached.moments(level, None)",
+        "self._finish_level(held.moments(self._level, self._next_target))",
+        "self._finish_level(held.moments(self._level, None))",
         _NESTED,
     ),
     Fault("widths.py", "np.linalg.slogdet(gram / ridge + np.eye(k))", "np.linalg.slogdet(gram + np.eye(k))"),
@@ -71,8 +69,8 @@ PLANTED = [
     ),
     Fault(
         "optimism.py",
-        "return self.clipped(self.optimistic(phi, norm_sq).max(axis=1))",
-        "return self.optimistic(phi, norm_sq).max(axis=1)",
+        "return self.clipped(_highest(self.optimistic(phi, norm_sq)))",
+        "return _highest(self.optimistic(phi, norm_sq))",
         ("test_linear_q.py",),
     ),
     Fault(
@@ -88,8 +86,19 @@ PLANTED = [
         "np.full(len(counts), 1 / len(counts)))",
         _NESTED,
     ),
-    Fault("transition_cache.py", "np.add.at(counts, inverse, steps.weights)", "np.add.at(counts, inverse, 1)"),
-    Fault("transition_cache.py", "counts[~new]\n", "1\n"),
+    Fault("shelf.py", "np.add.at(self.weights, places, counts.astype(np.float64))", "self.weights[places] += 1"),
+    Fault("step_memory.py", "weights[order] = shelf.weights[order] / chances", "weights[order] = shelf.weights[order]"),
+    Fault("step_memory.py", "new = shelf.weights if shelf.settled is None else", "new = shelf.weights if True else"),
+    Fault("step_memory.py", "sums if before.sums is None else before.sums + sums", "sums"),
+    Fault("sorted_rows.py", "weights * new_powers - settled * old_powers", "weights * (new_powers - old_powers)"),
+    Fault("sorted_rows.py", "scale * sums[4], squares,", "sums[4], squares,"),
+    Fault("step_memory.py", "np.where(kept.ended, kept.states, kept.next_states)", "kept.next_states"),
+    Fault("transitions.py", "0 if shared else self.actions", "0", ("test_literal_player.py",)),
+    Fault("sketch.py", "missing = gram - sampled_gram", "missing = gram"),
+    Fault("sketch.py", "_UNIFORM * evenly", "evenly"),
+    Fault("sketch.py", "max(squares - in_sample, 0.0)", "squares - in_sample"),
+    Fault("state_table.py", "self.blocks[0 if len(self.blocks) == 1 else states, actions]", "self.blocks[0, actions]"),
+    Fault("distinct_rows.py", "hashes[wrong] += np.uint64(1)", "break"),
     # Rounding, and the radius that exact features need.
     Fault("messages.py", "ROUNDING = 1e-9", "ROUNDING = 0.0", ("test_rounding.py",)),
     Fault("optimism.py", "TIE = 1e-11", "TIE = 0.0", ("test_rounding.py",)),

@@ -144,8 +144,8 @@ COLLECTORS = [
     ),
     Fault(
         "sums.py",
-        "known[last], ended[last] = spare > 0, [episode.ended for episode in episodes]",
-        "known[last], ended[last] = True, [episode.ended for episode in episodes]",
+        "ended[last] = [episode.ended for episode in episodes]",
+        "ended[last] = False",
         ("test_literal_player.py",),
     ),
     Fault(
@@ -165,8 +165,8 @@ COLLECTORS = [
     ),
     Fault(
         "sums.py",
-        "vectors=vectors[rows, 0 if vectors.shape[1] == 1 else actions]",
-        "vectors=vectors[rows, 0]",
+        "following[last[spare == 0]] -= 1",
+        "following[last] -= 1",
         ("test_literal_player.py",),
     ),
     Fault(
@@ -379,8 +379,8 @@ COLLECTORS = [
     Fault("state_counts.py", "spec.ended_value(h), 0.0)", "0.0, 0.0)", ("test_counts.py",)),
     Fault(
         "state_counts.py",
-        "after = features(min(h + 1, self.mdp.horizon - 1), arrived)",
-        "after = features(h, arrived)",
+        "np.minimum(first + at + 1, last) * step + arrived",
+        "(first + at) * step + arrived",
         ("test_counts.py",),
     ),
     Fault(
@@ -459,8 +459,8 @@ COLLECTORS = [
     ),
     Fault(
         "rollout.py",
-        "batch = backend.batch(min(h + 1, self._spec.horizon - 1), states)",
-        "batch = backend.batch(h, states)",
+        "after = backend.batch(min(h + 1, self._spec.horizon - 1), states)",
+        "after = backend.batch(h, states)",
         ("test_literal_player.py",),
     ),
     Fault(

@@ -109,10 +109,11 @@ def test_returns_and_lengths_along_the_way(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_learner() -> None:
-    agent = small_agent(delta=0.1, cache_episodes=3, trigger=2.0)
-    assert (agent.learner.constants.delta, agent.learner.cache.max_episodes) == (0.1, 3)
-    with pytest.raises(TypeError, match="cache_episode"):
-        small_agent(cache_episode=3)
+    agent = small_agent(delta=0.1, memory="sketch", memory_bytes=10**5, trigger=2.0)
+    assert (agent.learner.constants.delta, agent.learner.memory.max_bytes) == (0.1, 10**5)
+    assert isinstance(small_agent(memory="policies").learner.memory, s4q.PolicyReplayMemory)
+    with pytest.raises(TypeError, match="cache_episodes"):
+        small_agent(cache_episodes=3)
     with pytest.raises(ValueError, match="proves nothing"):
         agent.learn(5, stop_when_gap=0.1)
     with pytest.raises(ValueError, match="stop_when_gap is 100, but no gap can exceed"):

@@ -59,17 +59,17 @@ def test_practical_runs_and_keeps_mean_regrets(tmp_path: Path, capsys: pytest.Ca
     file = tmp_path / "regrets.json"
     file.write_text(json.dumps({"another row": 1.5}))
     size = ["--seeds", "2", "--episodes", "15", "--processes", "1"]
-    practical.main(["--rows", "cache 200", "--scales", "1,3", "--tables", "rows", "--json", str(file), *size])
+    practical.main(["--rows", "chain", "--scales", "1,3", "--tables", "rows", "--json", str(file), *size])
     shown = capsys.readouterr()
     mdp, regrets = s4q.problems.chain(), []
     for seed in range(2):
-        learner = s4q.S4Q(mdp, cache_episodes=200)
+        learner = s4q.S4Q(mdp)
         regrets.append(s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), 15).regret or 0.0)
-    assert json.loads(file.read_text()) == {"another row": 1.5, "chain, cache 200": pytest.approx(sum(regrets) / 2)}
+    assert json.loads(file.read_text()) == {"another row": 1.5, "chain": pytest.approx(sum(regrets) / 2)}
     runs = [json.loads(line) for line in shown.err.splitlines() if line.startswith("{")]
     assert [(run["scale"], run["seed"]) for run in runs] == [(1.0, 0), (1.0, 1), (3.0, 0), (3.0, 1)]
     assert [run["regret"] for run in runs[:2]] == regrets
-    practical.main(["--rows", "cache 200", "--scales", "1", "--tables", "rows", "--against", str(file), *size])
+    practical.main(["--rows", "chain", "--scales", "1", "--tables", "rows", "--against", str(file), *size])
     assert "geometric mean" in capsys.readouterr().out
 
 
@@ -78,7 +78,7 @@ def test_the_tables_beside_the_rows(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(practical, "FLAT_ROWS", ("RiverSwim (6, 12)",))
     practical.main(["--tables", "price,flat", "--seeds", "1", "--episodes", "2", "--processes", "1"])
     shown = capsys.readouterr().out
-    assert all(text in shown for text in ("low_rank d=5, cache 2000", "RiverSwim (6, 12)", "200"))
+    assert all(text in shown for text in ("low_rank d=5, 200,000 bytes", "RiverSwim (6, 12)", "200"))
 
 
 @pytest.mark.parametrize("row", practical.ROWS, ids=lambda row: row.name)

@@ -93,7 +93,7 @@ def test_rows_of_practical_are_what_the_benchmark_computes(name: str) -> None:
     for seed in range(10):
         deep = name == "DeepSea 10"
         mdp = s4q.problems.deep_sea(10, seed=seed) if deep else s4q.problems.chain()
-        learner = s4q.S4Q(mdp, cache_episodes=2000)
+        learner = s4q.S4Q(mdp)
         run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), 500 if deep else 5000)
         regrets.append(run.regret)
     assert f"{np.mean(regrets):.1f}" == found[1]  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ def learner_of(spec: s4q.Spec, kind: str) -> Learner:
     if kind == "s3q":
         return s4q.S3Q(spec, Mixture([s4q.UniformPolicy(spec.n_actions)] * 2, [0.5, 0.5]))
     if kind == "practical":
-        return s4q.S4Q(spec, cache_episodes=10)
+        return s4q.S4Q(spec)
     return s4q.S4Q(spec, "realisable", trigger=4.0)
 
 
@@ -154,7 +154,7 @@ def test_policies_that_are_over_are_let_go() -> None:
     """What a collector remembers of policies is bounded by the request at hand, not by their number."""
     features = s4q.features.OneHot(30, n_actions=2)
     spec = s4q.Spec.of(features, horizon=5, reward_range=(0, 1))
-    stream = s4q.Stream(s4q.S4Q(spec, cache_episodes=50), features, seed=0)
+    stream = s4q.Stream(s4q.S4Q(spec), features, seed=0)
     rng = np.random.default_rng(0)
     seen: list[weakref.ref[s4q.LinearQ]] = []
     for _ in range(120):
@@ -167,4 +167,4 @@ def test_policies_that_are_over_are_let_go() -> None:
             seen.append(weakref.ref(stream.learner.policy))
     gc.collect()
     assert len(seen) > 10
-    assert sum(one() is not None for one in seen) <= len(stream.learner.memory) + 3
+    assert sum(one() is not None for one in seen) <= 4

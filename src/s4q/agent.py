@@ -27,7 +27,7 @@ from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
 from s4q.features import OneHot, default_features, registry
-from s4q.learners.presets import PresetName
+from s4q.learners.presets import MemoryName, PresetName
 from s4q.learners.s4q import S4Q
 from s4q.running import checkpoint as checkpoints
 from s4q.running.accounting import Run
@@ -89,8 +89,9 @@ class Agent:
         bonus_width: Size of the bonus, as of S4Q. None (default): that of the preset.
         trigger: When a phase ends, as of S4Q. None (default): that of the preset.
         c_replay: Episodes of a replay over those of the memory, as of S4Q. None (default): that of the preset.
-        cache_episodes: Episodes whose transitions are kept, as of S4Q. None (default): as many as fit.
-        cache_bytes: Bytes for kept transitions, as of S4Q. None (default): that of the preset.
+        memory: What is remembered of past episodes, "sketch", "all" or "policies", as of S4Q. None (default): that of
+            the preset.
+        memory_bytes: Budget of "sketch", as of S4Q. None (default): 64 MiB.
 
     >>> import gymnasium as gym
     >>> agent = Agent(gym.make("FrozenLake-v1"), horizon=20, seed=0).learn(episodes=500)
@@ -116,8 +117,8 @@ class Agent:
         bonus_width: ArrayLike | None = None,
         trigger: float | tuple[float, float] | None = None,
         c_replay: float | None = None,
-        cache_episodes: int | None = None,
-        cache_bytes: int | None = None,
+        memory: MemoryName | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         spaces = spaces_of(env)
         features = default_features(*spaces) if features is None else features
@@ -137,8 +138,8 @@ class Agent:
             bonus_width=bonus_width,
             trigger=trigger,
             c_replay=c_replay,
-            cache_episodes=cache_episodes,
-            cache_bytes=cache_bytes,
+            memory=memory,
+            memory_bytes=memory_bytes,
         )
         self._assemble(env, features, learner, drawn_seed(seed))
 

@@ -264,8 +264,8 @@ def test_a_refused_answer_changes_nothing(build: Build) -> None:
     answer = collector.collect(request)
     assert answer.kept is not None
     other = s4q.Evaluate(0, learner.policy, 3)
-    crooked = replace(answer, kept=replace(answer.kept, vectors=0.5 * answer.kept.vectors))
-    merged = replace(answer, kept=replace(answer.kept, next_blocks=answer.kept.next_blocks * 0))
+    crooked = replace(answer, kept=replace(answer.kept, state_vectors=0.5 * answer.kept.state_vectors))
+    merged = replace(answer, kept=replace(answer.kept, state_blocks=answer.kept.state_blocks * 0))
     bad: list[tuple[object, object, str]] = [
         (other, collector.collect(other), "Returns does not answer"),
         (request, replace(answer, kept=None), "Visits does not answer"),

@@ -305,7 +305,8 @@ def test_a_contradiction_certifies_nothing() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "practical": ({}, "proves nothing"),
-    "a cache": ({"preset": "realisable", "cache_episodes": 10}, "cache_episodes=0"),
+    "a sketch": ({"preset": "realisable", "memory": "sketch"}, 'memory="policies"'),
+    "all steps": ({"preset": "realisable", "memory": "all"}, 'memory="policies"'),
     "a width": ({"preset": "tight", "bonus_width": 1.0}, "width"),
     "a ridge": ({"preset": "paper", "ridge": 1e9}, "ridge"),
     "another Gram matrix": ({"preset": "realisable", "bonus_from": "previous"}, "bonus_from"),

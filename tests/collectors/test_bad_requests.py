@@ -80,7 +80,7 @@ def test_a_request_keeps_what_it_was_made_of() -> None:
 
 def test_kept_steps_of_another_problem_change_nothing() -> None:
     """The learner stands as before, and the right answer is still taken."""
-    learner = s4q.S4Q(MDP, cache_episodes=50)
+    learner = s4q.S4Q(MDP)
     request = learner.ask(5)
     answer = CountCollector(MDP, seed=0).collect(request)
     assert isinstance(answer, s4q.Visits)
@@ -88,12 +88,18 @@ def test_kept_steps_of_another_problem_change_nothing() -> None:
     n = len(answer.kept.levels)
     for name, wrong in (
         ("rewards", np.full(n, np.nan)),
-        ("blocks", np.full(n, 8)),
+        ("state_blocks", answer.kept.state_blocks + 8),
         ("levels", np.full(n, 3)),
-        ("next_vectors", np.ones((n, 2, 2))),
+        ("actions", np.full(n, 2)),
+        ("states", np.full(n, 10**6)),
+        ("next_states", np.full(n, 10**6)),
+        ("weights", np.zeros(n, dtype=np.int64)),
+        ("state_vectors", np.ones((len(answer.kept.state_blocks), 2, 2))),
     ):
         with pytest.raises(ValueError, match=f"kept.{name} must"):
             learner.tell(request, replace(answer, kept=replace(answer.kept, **{name: wrong})))
+    with pytest.raises(ValueError, match="asked for the steps of all episodes"):
+        learner.tell(request, replace(answer, kept=None))
     assert learner.n_episodes == 0
     learner.tell(request, answer)
     assert learner.n_episodes == answer.n_episodes

@@ -54,7 +54,8 @@ def all_requests(spec: s4q.Spec, n: int = 300) -> list[Request]:
 def everything(answer: Answer) -> list[np.ndarray]:
     """All numbers of an answer, kept transitions and start values included."""
     kept = getattr(answer, "kept", None)
-    fields = [] if kept is None else [np.asarray(getattr(kept, name)) for name in kept.__slots__]
+    names = [] if kept is None else [*(set(kept.__slots__) - {"state_vectors"}), "vectors", "next_vectors"]
+    fields = [np.asarray(getattr(kept, name)) for name in names]  # the table may hold one vector for all actions
     return [*fields, np.asarray(getattr(answer, "start_value_sum", 0.0), dtype=np.float64)]
 
 

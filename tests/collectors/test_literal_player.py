@@ -251,7 +251,7 @@ def learners(spec: s4q.Spec) -> dict[str, Any]:
     found: dict[str, Any] = {
         "S3Q": s4q.S3Q(spec, mixed),
         "S3Q, one epoch": s4q.S3Q(spec, mixed, epoch_size=6),
-        "practical": s4q.S4Q(spec, cache_episodes=6, trigger=2.1, c_replay=1.0),
+        "practical, policies": s4q.S4Q(spec, memory="policies", trigger=2.1, c_replay=1.0),
         "practical, all kept": s4q.S4Q(spec),
         "realisable": s4q.S4Q(spec, "realisable", ridge=1.0, trigger=2.1, c_replay=1.0),
         "tight": s4q.S4Q(spec, "tight", ridge=1.0, trigger=2.1, c_replay=1.0),

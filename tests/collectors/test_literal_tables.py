@@ -165,7 +165,8 @@ def test_the_count_collector_answers_learners() -> None:
     """S4Q's own requests, whose mixtures grow: policies that act alike among them."""
     mdp = without_chance("one-hot", 3)
     player, collector = LiteralPlayer(mdp.features, mdp.spec), CountCollector(mdp, seed=SEED)
-    for learner in (s4q.S4Q(mdp, "realisable", trigger=3.0), s4q.S4Q(mdp, cache_episodes=5, trigger=3.0, c_replay=1.0)):
+    practical = s4q.S4Q(mdp, memory="policies", trigger=3.0, c_replay=1.0)
+    for learner in (s4q.S4Q(mdp, "realisable", trigger=3.0), practical):
         left, most = 500, 0
         while left > 0:
             request = learner.ask(left)

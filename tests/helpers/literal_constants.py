@@ -34,8 +34,9 @@ class LiteralConstants:
         usual = {"paper": "previous", "tight": "previous", "realisable": "own", "practical": "own"}
         self.bonus_from = options.pop("bonus_from", usual[preset])
         self.c = options.pop("c_replay", {"paper": 4, "tight": 1, "realisable": 1, "practical": 0.25}[preset])
-        # The 64 MiB of `practical` hold more episodes than any test plays.
-        self.cache_episodes = options.pop("cache_episodes", 10**9 if preset == "practical" else 0)
+        # The 64 MiB of a sketch hold more steps than any test plays: everything is kept, as with "all".
+        self.memory = options.pop("memory", "sketch" if preset == "practical" else "policies")
+        assert self.memory in ("policies", "all", "sketch")
         self.pool = options.pop("pool", None)
         if self.pool is None:
             self.pool = bool(spec.stationary) and preset in ("realisable", "practical")

@@ -149,14 +149,12 @@ def literal_s4q(mdp: Any, budget: int, seed: int, c: LiteralConstants) -> Litera
         table = np.eye(n_actions)[unclipped.round(9).argmax(axis=2)]  # ties up to rounding go to the lowest action
         lams = [ridge[0 if c.pool else h] for h in range(horizon)]  # one Sigma_ref where steps are pooled
         inverses = [np.linalg.inv(cov_ref[h] + lams[h] * np.eye(dim)) for h in range(horizon)]
-        n_cached = 0
         while dice.n_played < budget:
             _, episode = dice.play([table], np.ones(1))
             phase.n += 1
             run.n_main += 1
-            if len(run.cached) < c.cache_episodes:
+            if c.memory != "policies":
                 run.cached.append(episode)
-                n_cached += 1
             for h, (s, a) in enumerate(zip(episode.states, episode.actions, strict=False)):
                 x = phi[h, s, a]
                 phase.progress[0 if c.pool else h] += x @ inverses[h] @ x
@@ -166,8 +164,8 @@ def literal_s4q(mdp: Any, budget: int, seed: int, c: LiteralConstants) -> Litera
                 break
         if not phase.finished:
             return run
-        if phase.n > n_cached:
-            run.remember(phase, table, phase.n - n_cached)
+        if c.memory == "policies":
+            run.remember(phase, table, phase.n)
         before = cov_ref + phase.increment
 
 

@@ -71,10 +71,11 @@ class SharedDiceCollector:
         """An episode as steps."""
         spec, steps = self.mdp.spec, []
         for h, (s, a) in enumerate(zip(one.states, one.actions, strict=False)):
-            vectors, blocks = self.mdp.features(h, np.array([s])).chosen(np.array([a]))
+            here = self.mdp.features(h, np.array([s]))
             after = self.mdp.features(min(h + 1, spec.horizon - 1), np.array([one.states[h + 1]]))
             ended = np.array([one.ended and h + 1 == len(one.actions)])
             reward, once = np.array([one.rewards[h] - spec.reward_min]), np.ones(1, dtype=np.int64)
-            level = np.array([h])
-            steps.append(Transitions(level, vectors, blocks, reward, after.vectors, after.blocks, ended, once))
+            table = np.concatenate([here.vectors, after.vectors]), np.concatenate([here.blocks, after.blocks])
+            numbers = [np.array([number]) for number in (h, 0, a)]
+            steps.append(Transitions(*table, *numbers, reward, np.array([1]), ended, once))
         return steps

@@ -45,19 +45,9 @@ def test_no_preset_is_suggested_that_is_in_use() -> None:
         s4q.run(learner, CountCollector(mdp), 10)
         [found] = learner.diagnose()
         assert says in found.suggestion
-    crowded = s4q.S4Q(mdp, cache_episodes=1, c_replay=50.0, trigger=0.5)
+    crowded = s4q.S4Q(mdp, memory="policies", c_replay=50.0, trigger=0.5)
     s4q.run(crowded, CountCollector(mdp), 20_000)
-    assert "Use a larger cache (cache_episodes)" in str(crowded.diagnose())
-
-
-def test_replay_is_counted_from_when_the_cache_is_full() -> None:
-    mdp = s4q.problems.river_swim(6, 40)
-    learner = s4q.S4Q(mdp, cache_episodes=300, c_replay=0.5)
-    run = s4q.run(learner, CountCollector(mdp), 5000)
-    assert 0.8 < run.replay_episodes / run.episodes < 0.9
-    [found] = learner.diagnose()
-    assert found.name == "replay takes over"
-    assert "since the cache of 300 episodes is full" in found.says
+    assert 'Keep steps instead (memory="sketch"), or' in str(crowded.diagnose())
 
 
 def test_returns_above_the_value_bound_say_so() -> None:
@@ -391,9 +381,17 @@ def test_the_share_of_the_level_is_that_of_a_literal_analysis_of_variance(pieces
     n, spec = 3000, s4q.problems.chain(3, 4).spec
     levels, blocks = rng.integers(0, 4, n), rng.integers(0, spec.n_blocks, n)
     rewards = rng.random(n) + (levels == 2) * (blocks == 1)
-    one = np.ones((n, 1))
+    table = np.arange(spec.n_blocks).reshape(-1, 2)  # a state for every two blocks, one for each action
     steps = Transitions(
-        levels, one, blocks, rewards, np.ones((n, 2, 1)), np.zeros((n, 2), int), np.zeros(n, bool), np.ones(n, int)
+        state_vectors=np.ones((len(table), 2, 1)),
+        state_blocks=table,
+        levels=levels,
+        states=blocks // 2,
+        actions=blocks % 2,
+        rewards=rewards,
+        next_states=np.zeros(n, int),
+        ended=np.zeros(n, bool),
+        weights=np.ones(n, int),
     )
     sums = LevelSums.of(spec)
     for rows in np.array_split(np.arange(n), pieces):

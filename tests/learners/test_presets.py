@@ -185,15 +185,25 @@ def assert_same_ball(ours: np.ndarray | None, h: int, literal: float | np.ndarra
         np.testing.assert_array_equal(ours[h], literal)
 
 
-def test_the_default_cache_of_practical_is_64_mib() -> None:
-    """One-hot, two actions: 1 + 1 + 2 floats, 1 + 1 + 2 integers, a flag, a weight, digest, place and two norms."""
+def test_the_memory_of_a_preset() -> None:
     spec = s4q.problems.chain().spec
-    step = 8 * 4 + 8 * 4 + 1 + 8 + 16 + 8 + 8 * 2
-    assert constants(spec, "practical").cache_episodes == 64 * 2**20 // (10 * step)
-    assert constants(spec, "practical", cache_bytes=10 * step * 7 + 3).cache_episodes == 7
-    assert constants(spec, "practical", cache_bytes=10 * step * 7, cache_episodes=3).cache_episodes == 3
-    assert constants(spec, "practical", cache_bytes=10 * step * 7, cache_episodes=30).cache_episodes == 7
-    assert constants(spec, "realisable").cache_episodes == 0
+    kept = {preset: constants(spec, preset) for preset in ("paper", "tight", "realisable", "practical")}  # type: ignore[arg-type]
+    assert [c.memory for c in kept.values()] == ["policies"] * 3 + ["sketch"]
+    assert [c.memory_bytes for c in kept.values()] == [None] * 3 + [64 * 2**20]
+    assert constants(spec, "tight", memory="sketch").memory_bytes == 64 * 2**20
+    assert constants(spec, "practical", memory_bytes=5000).memory_bytes == 5000
+    assert constants(spec, "practical", memory="all").memory_bytes is None
+
+
+def test_a_budget_must_hold_a_step_a_level() -> None:
+    """One-hot, two actions: a row of five numbers, a flag, a settled weight and an index, and two states."""
+    spec, state = s4q.problems.chain().spec, 2 * 8 + 2 * 8 + 16
+    step = 5 * 8 + 1 + 8 + 16 + 2 * state
+    assert constants(spec, "practical", memory_bytes=step).memory_bytes == step
+    with pytest.raises(ValueError, match=r"memory_bytes must hold a step a level at least, which is 161 bytes here"):
+        constants(spec, "practical", memory_bytes=step - 1)
+    with pytest.raises(ValueError, match="which is 1,610 bytes here; got 1,609"):
+        constants(spec, "practical", memory_bytes=10 * step - 1, pool=False)
 
 
 @pytest.mark.parametrize("name", ["literal_constants", "literal_s3q", "literal_s4q"])
@@ -321,8 +331,10 @@ BAD = [
     ({"c_replay": 0.0}, r"c_replay .*got 0.0"),
     ({"epochs": "many"}, r"epochs must be .*got 'many'"),
     ({"bonus_from": "thin air"}, r"bonus_from must be .*got 'thin air'"),
-    ({"cache_episodes": -1}, r"cache_episodes .*got -1"),
-    ({"cache_bytes": 1.5}, r"cache_bytes .*got 1.5"),
+    ({"memory": "cache"}, r"memory must be one of policies, all, sketch; got 'cache'"),
+    ({"memory": "sketch", "memory_bytes": -1}, r"memory_bytes .*got -1"),
+    ({"memory": "sketch", "memory_bytes": 1.5}, r"memory_bytes .*got 1.5"),
+    ({"memory": "all", "memory_bytes": 10**6}, 'memory_bytes is the budget of memory="sketch"; leave it out'),
     ({"max_episodes": 1e6}, r"max_episodes .*write 10\*\*5, not 1e5.*got 1000000.0"),
 ]
 

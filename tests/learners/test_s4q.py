@@ -51,7 +51,7 @@ MODES: dict[str, dict[str, object]] = {
         "trigger": 2.03,
     },
     "paper, its own trigger": {"preset": "paper", "ridge": 1e-3},
-    "tight, few replays, with a cache": {"preset": "tight", "c_replay": 0.3, "trigger": 0.02, "cache_episodes": 3},
+    "tight, few replays": {"preset": "tight", "c_replay": 0.3, "trigger": 0.02},
     "previous, doubling, few replays": {
         "preset": "realisable",
         "bonus_from": "previous",
@@ -64,9 +64,9 @@ MODES: dict[str, dict[str, object]] = {
         "preset": "practical",
         "ridge": (1e-3, 1e-2, 3e-2),
         "bonus_width": (0.7, 1.5, 0.2),
-        "cache_episodes": 6,
+        "memory": "sketch",
     },
-    "paper, its own ridge, with a cache": {"preset": "paper", "trigger": 0.004, "cache_episodes": 5},
+    "paper, its own ridge, all steps": {"preset": "paper", "trigger": 0.004, "memory": "all"},
     "realisable": {"preset": "realisable", "trigger": 2.03},
     "realisable, trigger d": {"preset": "realisable"},
     "own, doubling": {"preset": "realisable", "epochs": "doubling", "c_replay": 4.0, "trigger": 1.47},
@@ -81,17 +81,22 @@ MODES: dict[str, dict[str, object]] = {
     "tight, own, known length": {"preset": "tight", "bonus_from": "own", "trigger": 0.02, "max_episodes": 500},
     "numbers": {"preset": "realisable", "ridge": 0.3, "bonus_width": 0.2, "trigger": 2.03},
     "not pooled": {"preset": "realisable", "pool": False, "trigger": 2.03},
-    "realisable with a cache": {"preset": "realisable", "cache_episodes": 7, "trigger": 1.47},
-    "paper with a cache": {"preset": "paper", "ridge": 0.5, "trigger": 0.97, "cache_episodes": 5},
+    "realisable, all steps": {"preset": "realisable", "memory": "all", "trigger": 1.47},
+    "paper, sketch": {"preset": "paper", "ridge": 0.5, "trigger": 0.97, "memory": "sketch"},
     "paper, single, many replays": {"preset": "paper", "epochs": "single", "c_replay": 1.5, "trigger": 0.01},
-    "tight, its own trigger": {"preset": "tight", "ridge": 1e-3, "cache_episodes": 1, "delta": 0.9},
+    "tight, its own trigger": {"preset": "tight", "ridge": 1e-3, "delta": 0.9},
     "tight, doubling, few replays": {"preset": "tight", "epochs": "doubling", "c_replay": 1.5, "trigger": 0.02},
     "own, many replays": {"preset": "realisable", "c_replay": 2.5, "trigger": 1.47},
     "ridge per level, previous": {"preset": "tight", "ridge": (0.9, 0.3, 0.6), "trigger": 0.97},
     "practical": {"preset": "practical", "ridge": 1e-3},
-    "practical, small cache": {"preset": "practical", "ridge": 1e-3, "cache_episodes": 6},
-    "practical, no cache": {"preset": "practical", "ridge": 1e-2, "cache_episodes": 0, "trigger": 1.47},
-    "practical, not pooled": {"preset": "practical", "ridge": 1e-3, "cache_episodes": 11, "pool": False},
+    "practical, policies": {"preset": "practical", "ridge": 1e-3, "memory": "policies"},
+    "practical, policies, own trigger": {
+        "preset": "practical",
+        "ridge": 1e-2,
+        "memory": "policies",
+        "trigger": 1.47,
+    },
+    "practical, not pooled": {"preset": "practical", "ridge": 1e-3, "memory": "all", "pool": False},
 }
 
 
@@ -126,9 +131,10 @@ def assert_equal(mdp: FiniteMDP, learner: s4q.S4Q, run: s4q.Run, literal: Litera
     assert run.phases == len(finished)
     assert run.episodes == literal.n_replayed + literal.n_main
     assert (run.replay_episodes, run.main_episodes) == (literal.n_replayed, literal.n_main)
-    assert learner.memory.n_episodes == sum(m for _, m in literal.memory)
-    assert len(learner.memory) == len(literal.memory)
-    for entry, phase, (table, m) in zip(learner.memory.entries, literal.parents, literal.memory, strict=True):
+    entries = learner.memory.entries if isinstance(learner.memory, s4q.PolicyReplayMemory) else []
+    assert learner.memory.n_episodes == sum(m for _, m in literal.memory) + len(literal.cached)
+    assert len(entries) == len(literal.memory)
+    for entry, phase, (table, m) in zip(entries, literal.parents, literal.memory, strict=True):
         assert entry.n_episodes == m
         close(entry.policy.theta.reshape(mdp.horizon, -1), phase.theta)
         close(unclipped(mdp, entry.policy), phase.unclipped)
@@ -139,7 +145,6 @@ def assert_equal(mdp: FiniteMDP, learner: s4q.S4Q, run: s4q.Run, literal: Litera
     close(learner._loop.cov_ref, np.stack([in_blocks(g, n_blocks) for g in last.cov_ref[:n_grams]]))
     close(learner._loop.progress, last.progress)
     close(learner._loop.increment, np.stack([in_blocks(g, n_blocks) for g in last.increment[:n_grams]]))
-    assert learner.cache.n_episodes == len(literal.cached)
     assert learner._loop.n_episodes == last.n
     close(learner._loop.ridge, last.ridge)
     close(learner._loop.residuals, last.residuals)
@@ -210,7 +215,7 @@ def test_the_first_phase_needs_no_s3q_and_is_greedy_for_the_bonus() -> None:
     roots = [np.sqrt(realisable_ridge(mdp.spec, h)) for h in range(3)]
     np.testing.assert_allclose(request.whitener, [np.eye(3)[None] / root for root in roots], rtol=1e-12)  # no data
     assert not np.any(learner.q.theta)
-    assert len(learner.memory) == 0
+    assert learner.memory.n_episodes == 0
 
 
 def test_policies_with_equal_parameters_are_merged() -> None:
@@ -250,7 +255,7 @@ def test_tell_is_strict_and_a_refusal_loses_nothing() -> None:
 @pytest.mark.parametrize("kind", [s4q.collectors.CountCollector, s4q.collectors.EpisodeCollector])
 def test_a_run_stopped_after_every_shard_has_the_bits_of_the_whole(preset: str, kind: type) -> None:
     mdp = s4q.problems.low_rank(6, 2, 3, 3)
-    options = {"ridge": 1.0, "trigger": 2.0} if preset == "paper" else {"cache_episodes": 30}
+    options = {"ridge": 1.0, "trigger": 2.0} if preset == "paper" else {}
     whole, pieces = (s4q.S4Q(mdp, preset, **options) for _ in range(2))  # type: ignore[arg-type]
     s4q.run(whole, kind(mdp, seed=1), 20_000)
     collector, left, stops = kind(mdp, seed=1), 20_000, 0
@@ -260,9 +265,12 @@ def test_a_run_stopped_after_every_shard_has_the_bits_of_the_whole(preset: str, 
     assert stops > 30
     assert whole.phases == pieces.phases
     assert whole.q.same_as(pieces.q)
-    assert [e.n_episodes for e in whole.memory.entries] == [e.n_episodes for e in pieces.memory.entries]
-    for one, other in zip(whole.memory.entries, pieces.memory.entries, strict=True):
-        assert one.policy.same_as(other.policy)
+    assert whole.memory.n_episodes == pieces.memory.n_episodes
+    if preset != "practical":
+        entries = [learner.memory.entries for learner in (whole, pieces)]
+        assert [e.n_episodes for e in entries[0]] == [e.n_episodes for e in entries[1]]
+        for one, other in zip(*entries, strict=True):
+            assert one.policy.same_as(other.policy)
     np.testing.assert_array_equal(whole._loop.cov_ref, pieces._loop.cov_ref)
 
 

@@ -20,7 +20,7 @@ from s4q.core.codec import pack, unpack
 from s4q.core.messages import Explore, Learner
 from s4q.core.transitions import Transitions
 from s4q.learners.s4q import S4Q
-from s4q.learners.transition_cache import TransitionCache
+from s4q.learners.step_memory import StepMemory
 from s4q.running.checkpoint import Autosave, Checkpoint, load, save
 from s4q.running.progress import Progress
 
@@ -34,13 +34,13 @@ def some_q(mdp: s4q.FiniteMDP, seed: int = 0) -> s4q.LinearQ:
     return s4q.LinearQ.from_arrays(np.random.default_rng(seed).random(mdp.spec.theta_shape))
 
 
-def filled_cache(mdp: s4q.FiniteMDP) -> TransitionCache:
-    cache = TransitionCache(mdp.spec, 30, pool=False)
+def filled(mdp: s4q.FiniteMDP) -> StepMemory:
+    memory = StepMemory(mdp.spec, pool=False, max_bytes=None)
     white = np.broadcast_to(np.eye(mdp.spec.block_dim), (mdp.horizon, *mdp.spec.gram_shape))
     policy = s4q.UniformPolicy(mdp.n_actions)
     asked = Explore(0, policy, white, (np.inf, 0.0), 20, keep=20, progress=np.zeros(mdp.horizon))
-    cache.add(EpisodeCollector(mdp, seed=3).collect(asked).kept, 20)
-    return cache
+    memory.add(EpisodeCollector(mdp, seed=3).collect(asked).kept, 20)
+    return memory
 
 
 def fixed_bonus(mdp: s4q.FiniteMDP) -> s4q.FixedBonus:
@@ -55,22 +55,28 @@ def mixed(mdp: s4q.FiniteMDP) -> s4q.Mixture:
 
 Case = tuple[s4q.FiniteMDP, Callable[[s4q.FiniteMDP], Learner], int]
 CASES: dict[str, Case] = {
-    "practical": (DENSE, lambda mdp: S4Q(mdp, cache_episodes=6), 25),
-    "practical, pooled, cached": (RIVER, lambda mdp: S4Q(mdp, cache_episodes=6), 25),
-    "practical, all in the cache": (RIVER, lambda mdp: S4Q(mdp), 15),
-    "practical, no cache": (CLIFF, lambda mdp: S4Q(mdp, cache_episodes=0), 40),
+    "practical, thinned": (DENSE, lambda mdp: S4Q(mdp, memory_bytes=1500), 60),
+    "practical, pooled, thinned": (RIVER, lambda mdp: S4Q(mdp, memory_bytes=500), 40),
+    "practical, blocks, thinned": (BLOCKS, lambda mdp: S4Q(mdp, memory_bytes=2200), 60),
+    "practical, within the budget": (RIVER, lambda mdp: S4Q(mdp), 15),
+    "practical, all steps": (DENSE, lambda mdp: S4Q(mdp, memory="all"), 15),
+    "practical, policies": (CLIFF, lambda mdp: S4Q(mdp, memory="policies"), 40),
     "realisable": (BLOCKS, lambda mdp: S4Q(mdp, preset="realisable"), 120),
     "realisable, pooled": (RIVER, lambda mdp: S4Q(mdp, preset="realisable", ridge=0.5), 120),
-    "realisable, cached": (RIVER, lambda mdp: S4Q(mdp, preset="realisable", cache_episodes=9, pool=False), 120),
+    "realisable, thinned": (
+        RIVER,
+        lambda mdp: S4Q(mdp, preset="realisable", memory="sketch", memory_bytes=1500, pool=False),
+        120,
+    ),
     "tight": (DENSE, lambda mdp: S4Q(mdp, preset="tight", ridge=[1.0, 2.0, 3.0], trigger=(2.0, 0.1)), 150),
-    "tight, cached": (DENSE, lambda mdp: S4Q(mdp, preset="tight", ridge=1.0, trigger=2.0, cache_episodes=10), 150),
+    "tight, all steps": (DENSE, lambda mdp: S4Q(mdp, preset="tight", ridge=1.0, trigger=2.0, memory="all"), 50),
     "paper": (BLOCKS, lambda mdp: S4Q(mdp, preset="paper", ridge=1.0, bonus_width=0.1, trigger=3.0), 250),
     "paper, long": (BLOCKS, lambda mdp: S4Q(mdp, preset="paper", max_episodes=10**6), 300),
     "S3Q": (DENSE, lambda mdp: s4q.S3Q(mdp, s4q.UniformPolicy(2)), 100),
     "S3Q, bonus": (BLOCKS, lambda mdp: s4q.S3Q(mdp, mixed(mdp), bonus=fixed_bonus(mdp), radius=2.0), 100),
     "S3Q, one epoch": (DENSE, lambda mdp: s4q.S3Q(mdp, some_q(mdp), epoch_size=50, keep_grams=True), 200),
     "S3Q, balls": (BLOCKS, lambda mdp: s4q.S3Q(mdp, mixed(mdp), radius=np.full((3, 3), 0.7), pool=True), 100),
-    "S3Q, cached": (DENSE, lambda mdp: s4q.S3Q(mdp, some_q(mdp), cached=filled_cache(mdp), epoch_size=20), 60),
+    "S3Q, held": (DENSE, lambda mdp: s4q.S3Q(mdp, some_q(mdp), held=filled(mdp).fit()), 60),
 }
 
 
@@ -107,7 +113,10 @@ def test_a_learner_made_again_after_every_shard_has_the_same_bits(name: str) -> 
     if isinstance(whole, S4Q):
         assert whole.diagnose() == hopping.diagnose()
         assert whole.explain() == hopping.explain()
-        assert len(kinds) == 2 or name in ("paper, long", "practical, all in the cache")
+        assert len(kinds) == (1 if isinstance(whole.memory, StepMemory) or name == "paper, long" else 2)
+        if "thinned" in name:
+            assert isinstance(whole.memory, StepMemory)
+            assert whole.memory.n_thinnings > 1
 
 
 def test_what_is_shared_stays_shared_and_is_stored_once() -> None:
@@ -121,7 +130,7 @@ def test_what_is_shared_stays_shared_and_is_stored_once() -> None:
     assert copy.last_phase is not None
     assert copy.last_phase.q is copy.q is policies[-1]
     kinds = [one["kind"] for one in pack(learner).objects]
-    assert kinds.count("Spec") == kinds.count("Constants") == kinds.count("TransitionCache") == 1
+    assert kinds.count("Spec") == kinds.count("Constants") == kinds.count("PolicyReplayMemory") == 1
     assert kinds.count("LinearQ") == len({id(policy) for policy in policies}) + 1  # and what S3Q begins with
 
 
@@ -142,10 +151,10 @@ def test_a_forgotten_attribute_would_be_noticed() -> None:
     learner = S4Q(RIVER)
     other = again(learner)
     assert not differences(learner, other)
-    other._loop.n_cached += 1
-    assert differences(learner, other) == ["S4Q._loop.n_cached"]
-    other._loop.n_cached -= 1
-    other.cache = again(other.cache)
+    other._loop.n_episodes += 1
+    assert differences(learner, other) == ["S4Q._loop.n_episodes"]
+    other._loop.n_episodes -= 1
+    other.memory = again(other.memory)
     other.novelty = 3
     assert differences(learner, other) == ["S4Q: attributes"]
 
@@ -159,7 +168,14 @@ def test_only_a_class_that_annotates_its_fields_can_be_saved() -> None:
         pack(Transitions(*(np.zeros((0,) * n, kind) for n, kind in STEPS), np.zeros(0, np.int32)))
 
 
-STEPS = [(1, np.int64), (2, np.float64), (1, np.int64), (1, np.float64), (3, np.float64), (2, np.int64), (1, np.bool_)]
+STEPS = [
+    (3, np.float64),
+    (2, np.int64),
+    *[(1, np.int64)] * 3,
+    (1, np.float64),
+    (1, np.int64),
+    (1, np.bool_),
+]
 
 
 def test_infinities_and_every_last_bit_survive() -> None:
@@ -197,17 +213,20 @@ class Pauses:
         return len(self._seen) >= self._shards
 
 
-@given(pieces=st.lists(st.integers(1, 20), max_size=5), seed=st.integers(0, 3), cache=st.sampled_from([0, 25, 2000]))
+@given(
+    pieces=st.lists(st.integers(1, 20), max_size=5), seed=st.integers(0, 3), held=st.sampled_from([None, 900, 10**6])
+)
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_number_of_pieces(pieces: list[int], seed: int, cache: int, tmp_path: Path) -> None:
+def test_any_number_of_pieces(pieces: list[int], seed: int, held: int | None, tmp_path: Path) -> None:
     path, episodes = tmp_path / f"{len(pieces)}.s4q", 150
-    whole = s4q.run(S4Q(RIVER, "realisable", cache_episodes=cache), EpisodeCollector(RIVER, seed=seed), episodes)
-    source: Any = S4Q(RIVER, "realisable", cache_episodes=cache)
+    options: dict[str, Any] = {} if held is None else {"memory": "sketch", "memory_bytes": held}
+    whole = s4q.run(S4Q(RIVER, "realisable", **options), EpisodeCollector(RIVER, seed=seed), episodes)
+    source: Any = S4Q(RIVER, "realisable", **options)
     for shards in [*pieces, 10**9]:
         run = s4q.run(source, EpisodeCollector(RIVER, seed=seed), episodes, stop=Pauses(shards, []), checkpoint=path)
         source = load(path)
     assert run_bits(whole) == run_bits(run)
-    assert bits(source.learner) != bits(S4Q(RIVER, "realisable", cache_episodes=cache))
+    assert bits(source.learner) != bits(S4Q(RIVER, "realisable", **options))
 
 
 def test_the_record_goes_on_too(tmp_path: Path) -> None:
@@ -354,7 +373,6 @@ class Own:
     [
         (lambda: s4q.S3Q(DENSE, Own()), r"policies\.0 of type Own cannot be saved"),
         (lambda: s4q.S3Q(DENSE, s4q.UniformPolicy(2), bonus=Own()), "bonus of type Own cannot be saved"),
-        (lambda: s4q.S3Q(DENSE, s4q.UniformPolicy(2), cached=Own()), "cached of type Own cannot be saved"),
     ],
 )
 def test_what_cannot_be_saved_is_said_before_the_first_episode(

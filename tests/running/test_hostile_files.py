@@ -23,6 +23,7 @@ from s4q.collectors import CountCollector
 from s4q.core.codec import Packed, pack, unpack
 from s4q.core.least_squares import Moments
 from s4q.core.optimism import QLevel
+from s4q.learners.step_memory import StepMemory
 from s4q.running.checkpoint import SCHEMA
 from s4q.running.progress import Progress
 
@@ -33,9 +34,9 @@ Edit = Callable[[dict[str, Any], Members], None]
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in the middle of S3Q, with a cache, a record and a previous file."""
+    """A run in the middle of S3Q, with a record and a previous file."""
     path = tmp_path_factory.mktemp("good") / "run.s4q"
-    learner = s4q.S4Q(RIVER, cache_episodes=8)
+    learner = s4q.S4Q(RIVER, memory="policies")
     collector = CountCollector(RIVER, seed=1)
 
     def preparing(run: s4q.Run) -> bool:
@@ -182,7 +183,7 @@ def test_a_newer_schema_says_what_to_install(good: Path, tmp_path: Path) -> None
     def newer(manifest: dict[str, Any], members: Members) -> None:
         manifest.update(schema=7, s4q="3.1.0", brand_new={})
 
-    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 5: install s4q 3.1.0 or newer")
+    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 6: install s4q 3.1.0 or newer")
 
 
 class Bomb:
@@ -347,7 +348,6 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "unknown preset": (set_field("Constants", "preset", "evil"), "preset must be one of"),
     "delta": (set_field("Constants", "delta", 2.0), "delta is a failure probability"),
     "deep": (deep, "horizon must be a whole number"),
-    "more cached than fit": (set_field("TransitionCache", "n_episodes", 10**6), "cannot hold 1000000"),
     "counts": (set_field("Entry", "n_episodes", 0), "n_episodes must be a whole number of at least 1; got '0'"),
     "no count": (lambda m, _: first(m, "Entry").pop("n_episodes"), r"Entry\.\d+\.n_episodes is missing"),
     "more main episodes": (set_field("Progress", "episodes", 0), "main loops cannot have"),
@@ -429,12 +429,11 @@ SMALL = s4q.problems.chain(3, 2)
 
 
 def s4q_in_s3q() -> s4q.S4Q:
-    """In the middle of a call of S3Q, with policies to replay and steps in the cache."""
-    learner = s4q.S4Q(SMALL, cache_episodes=6, trigger=2.0, max_episodes=10**6)
+    """In the middle of a call of S3Q, with policies to replay."""
+    learner = s4q.S4Q(SMALL, memory="policies", trigger=2.0, max_episodes=10**6)
     s4q.run(learner, CountCollector(SMALL), 300, stop=lambda run: run.phases > 1 and learner.open_phase is None)
     assert learner.memory.entries
     assert learner.open_phase is None
-    assert learner.cache.n_episodes == 6
     return learner
 
 
@@ -530,13 +529,92 @@ def test_arrays_that_were_read_are_never_written(make: Callable[[], Any]) -> Non
     assert inner is None or inner.ridge.tobytes() == ridge.tobytes()
 
 
-def test_a_cache_may_not_keep_two_levels_in_one_place() -> None:
-    learner = s4q.S4Q(SMALL, cache_episodes=6, pool=False)
-    s4q.run(learner, CountCollector(SMALL), 3)
-    packed = pack(learner)
-    cache = next(one["fields"] for one in packed.objects if one["kind"] == "TransitionCache")
-    cache["_tables"][1] = cache["_tables"][0]
-    with pytest.raises(ValueError, match="each level of a cache must have its own steps"):
+def thinned() -> s4q.S4Q:
+    """With a sketch from which steps were dropped."""
+    learner = s4q.S4Q(SMALL, pool=False, memory_bytes=450)
+    s4q.run(learner, CountCollector(SMALL), 30)
+    assert learner.memory.n_thinnings > 0
+    assert all(len(shelf) > 0 for shelf in learner.memory.shelves)
+    return learner
+
+
+def changed(kind: str, name: str, change: Callable[[Any], Any]) -> Callable[[Packed], None]:
+    """Another value of a field of the first object of a kind, or of the array it names."""
+
+    def edit(packed: Packed) -> None:
+        fields = fields_of(packed, kind)
+        if isinstance(fields[name], dict) and "array" in fields[name]:
+            packed.arrays[fields[name]["array"]] = change(packed.arrays[fields[name]["array"]].copy())
+        else:
+            fields[name] = change(fields[name])
+
+    return edit
+
+
+def no_sums(packed: Packed) -> None:
+    for one in packed.objects:
+        if one["kind"] == "SettledSums" and one["fields"]["sums"] is not None:
+            del packed.arrays[one["fields"]["sums"]["array"]]
+            one["fields"]["sums"] = None
+
+
+def one_sum(packed: Packed) -> None:
+    for name, array in packed.arrays.items():
+        if name.startswith("SettledSums"):
+            packed.arrays[name] = array[:1]
+
+
+def wide_target(packed: Packed) -> None:
+    number = next(one["fields"]["target"] for one in packed.objects if one["kind"] == "SettledSums")["object"]
+    fields = dict(packed.objects[number]["fields"], theta={"array": "other"}, whitener=None, width=None, second=None)
+    packed.objects.append({"kind": "QLevel", "fields": fields})
+    packed.arrays["other"] = np.zeros((1, 1))
+    fields_of(packed, "SettledSums")["target"] = {"object": len(packed.objects) - 1}
+
+
+HELD: dict[str, tuple[Callable[[Packed], None], str]] = {
+    "one shelf for two levels": (
+        changed("StepMemory", "shelves", lambda shelves: [shelves[0]] * 2),
+        "each level of a memory must have its own steps",
+    ),
+    "a shelf too few": (changed("StepMemory", "shelves", lambda s: s[:1]), "has 2 shelves and 2 levels"),
+    "a level too many": (changed("StepMemory", "levels", lambda s: [*s, s[0]]), "has 2 shelves and 2 levels"),
+    "a smaller budget": (changed("StepMemory", "max_bytes", lambda _: 300), "a memory of 300 bytes cannot hold"),
+    "another budget": (changed("StepMemory", "max_bytes", lambda _: 10**6), "the one of its constants"),
+    "no budget": (changed("StepMemory", "max_bytes", lambda _: None), "the one of its constants"),
+    "another pooling": (changed("StepMemory", "pool", lambda _: True), "has 1 shelves"),
+    "no sums": (no_sums, "needs sums if its steps were thinned"),
+    "a sum too few": (one_sum, r"sums must have shape \(2, n_blocks, k\)"),
+    "a target of another problem": (wide_target, r"theta must have shape \(n_blocks, k\)"),
+    "blocks": (changed("StateTable", "blocks", lambda b: b + 100), "blocks of held states must lie in 0..5"),
+    "states": (changed("Shelf", "states", lambda s: s + 100), "states of held steps must lie in 0.."),
+    "next states": (changed("Shelf", "next_states", lambda s: s + 100), "next_states of held steps must lie in"),
+    "actions": (changed("Shelf", "actions", lambda a: a + 100), "actions of held steps must lie in 0..1"),
+    "weights": (changed("Shelf", "weights", lambda w: 0 * w), "weights of held steps must be positive"),
+    "equal states": (changed("StateTable", "blocks", lambda b: 0 * b), "rows that are held must not repeat"),
+    "few blocks": (changed("StateTable", "blocks", lambda b: np.concatenate([b, b])), "cannot have vectors and blocks"),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_memory_of_steps_that_contradicts_itself_is_refused(name: str) -> None:
+    edit, says = HELD[name]
+    packed = pack(thinned())
+    assert isinstance(unpack(pack(thinned()), s4q.S4Q), s4q.S4Q)
+    edit(packed)
+    with pytest.raises(ValueError, match=says) as caught:
+        unpack(packed, s4q.S4Q)
+    assert "\n" not in str(caught.value)
+
+
+def test_equal_steps_are_refused() -> None:
+    packed = pack(thinned())
+    shelf = fields_of(packed, "Shelf")
+    for name in ("states", "actions", "next_states", "rewards", "ended"):
+        array = packed.arrays[shelf[name]["array"]]
+        packed.arrays[shelf[name]["array"]] = np.full(len(array), array[0])
+    assert len(array) > 1
+    with pytest.raises(ValueError, match="rows that are held must not repeat"):
         unpack(packed, s4q.S4Q)
 
 
@@ -630,8 +708,8 @@ def spent(learner: s4q.S4Q) -> None:
     learner._replay_budget = learner._s3q.n_episodes
 
 
-def another_cache(learner: s4q.S4Q) -> None:
-    broken("_s3q", "cached", unpack(pack(learner.cache), type(learner.cache)))(learner)
+def another_memory(learner: s4q.S4Q) -> None:
+    learner.memory = StepMemory(SMALL.spec, learner.constants.pool, None)
 
 
 ZEROS = np.zeros(SMALL.horizon)
@@ -643,8 +721,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[s4q.S4Q], None], str]] = {
     "ridge": (broken("", "_ridge", ZEROS), "ridge is added to the Gram matrix, so it must be positive"),
     "ridge of the bonus": (broken("_s3q.bonus", "ridge", ZEROS), "ridge is added to the Gram matrix"),
     "phase": (broken("", "_phase", 9), "cannot be in S3Q of phase 9 with the loop of"),
-    "another cache": (another_cache, "S3Q must use the cache of the S4Q"),
-    "no cache": (broken("_s3q", "cached", None), "S3Q must use the cache of the S4Q"),
+    "another memory": (another_memory, "the memory of an S4Q must be the one of its constants"),
 }
 
 
@@ -661,7 +738,7 @@ def test_an_s4q_whose_parts_contradict_each_other_is_refused(name: str) -> None:
 
 def test_an_s3q_that_pools_within_an_s4q_that_does_not_is_refused() -> None:
     mdp = s4q.problems.chain(3, 1)  # with one level the shapes are the same
-    learner = s4q.S4Q(mdp, cache_episodes=0, trigger=2.0, pool=False)
+    learner = s4q.S4Q(mdp, memory="policies", trigger=2.0, pool=False)
     s4q.run(learner, CountCollector(mdp), 300, stop=lambda run: learner.open_phase is None)
     broken("_s3q", "pool", True)(learner)
     with pytest.raises(ValueError, match="agree whether steps are pooled"):
@@ -669,7 +746,7 @@ def test_an_s3q_that_pools_within_an_s4q_that_does_not_is_refused() -> None:
 
 
 def test_fits_must_count_the_policies_of_their_record(tmp_path: Path) -> None:
-    begun = s4q.S4Q(RIVER, cache_episodes=8)
+    begun = s4q.S4Q(RIVER, memory="policies")
     s4q.run(begun, CountCollector(RIVER), 20, checkpoint=tmp_path / "run.s4q")  # the record begins later
     learner = s4q.load(tmp_path / "run.s4q").learner
     s4q.run(learner, CountCollector(RIVER), 10**5, record=True, checkpoint=tmp_path / "run.s4q")

@@ -32,7 +32,7 @@ COIN = FiniteMDP(np.ones((1, 1, 1)), [[0.5]], [1.0], horizon=1)  # one Bernoulli
 
 
 def recorded(mdp: FiniteMDP, preset: PresetName, episodes: int, seed: int = 0, **constants: object) -> s4q.Run:
-    off = {"cache_episodes": 0, "pool": False} | constants
+    off = {"memory": "policies", "pool": False} | constants
     learner = s4q.S4Q(mdp, preset, **off)  # type: ignore[arg-type]
     return s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=seed), episodes, record=True)
 
@@ -245,8 +245,8 @@ def test_refusals() -> None:
     s4q.run(learner, collector, 10)
     with pytest.raises(ValueError, match="from its first episode on"):  # still in phase 1, but ten were not recorded
         audit(s4q.run(learner, collector, 1000, record=True), SMALL)
-    with pytest.raises(ValueError, match="cache_episodes=0"):
-        audit(recorded(SMALL, "realisable", 100, cache_episodes=5), SMALL)
+    with pytest.raises(ValueError, match='memory="policies"'):
+        audit(recorded(SMALL, "realisable", 100, memory="sketch"), SMALL)
     walk = s4q.problems.river_swim(3, horizon=4)
     with pytest.raises(ValueError, match="pool=False"):
         audit(recorded(walk, "realisable", 100, pool=True), walk)
@@ -365,7 +365,7 @@ def test_a_width_of_a_sixteenth_is_noticed(preset: PresetName, episodes: int, mo
 def test_a_target_off_by_one_level_is_noticed(preset: PresetName, episodes: int) -> None:
     audits = []
     for seed in range(3):
-        learner = s4q.S4Q(SMALL, preset, cache_episodes=0, pool=False)
+        learner = s4q.S4Q(SMALL, preset, memory="policies", pool=False)
         audits.append(audit(s4q.run(learner, OffByOneLevel(SMALL, seed), episodes, record=True), SMALL))
     assert {"fit", "Theorem 3 (a)", "near-optimism"} <= failing(audits)
 

@@ -93,7 +93,7 @@ def test_the_width_of_practical_with_inexact_features_is_the_prescribed_one(
 ) -> None:
     monkeypatch.setattr(presets, "INEXACT_ERRORS", errors)
     mdp = s4q.problems.aggregated_deep_sea(6, seed=1)
-    learner = s4q.S4Q(mdp, cache_episodes=0, pool=False)
+    learner = s4q.S4Q(mdp, memory="policies", pool=False)
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), 300, record=True)
     assert audit(run, mdp)["prescribed width"].holds == holds
 
@@ -119,7 +119,7 @@ def test_two_ways_to_the_same_constants(preset: PresetName, mdp: FiniteMDP) -> N
     rng = np.random.default_rng(0)
     k = mdp.spec.block_dim
     for settings in SETTINGS:
-        mine = constants(mdp.spec, preset, **settings, cache_episodes=0, pool=False)
+        mine = constants(mdp.spec, preset, **settings, memory="policies", pool=False)
         theirs = Prescribed(mine)
         np.testing.assert_allclose(theirs.ball(), mine.radius(), rtol=1e-12)
         for phase, n in ((1, 0), (2, 1), (3, 7), (9, 10**6), (40, 10**17)):

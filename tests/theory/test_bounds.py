@@ -161,7 +161,7 @@ def test_bounds_of_presets_without_theorem_1_are_refused() -> None:
 @pytest.mark.parametrize("mdp", [s4q.problems.low_rank(5, 2, 3, 3), s4q.problems.chain(3, 3), blocked_mdp()], ids=str)
 def test_learners_hold_no_more_floats_than_counted(preset: PresetName, mdp: FiniteMDP) -> None:
     trigger = 0.02 if preset in ("paper", "tight") else 5.0
-    learner = s4q.S4Q(mdp, preset, trigger=trigger, pool=False, cache_episodes=0)
+    learner = s4q.S4Q(mdp, preset, trigger=trigger, pool=False, memory="policies")
     most = [0.0]
 
     def look(run: s4q.Run) -> bool:

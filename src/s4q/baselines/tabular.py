@@ -111,9 +111,10 @@ class TabularLearner(ABC):
     def _count(self, steps: Transitions) -> None:
         n_states, n_actions = self.counts.shape[1:3]
         states, actions = np.divmod(steps.blocks, n_actions)
-        arrived = np.where(steps.ended, n_states, steps.next_blocks[:, 0] // n_actions)
+        next_blocks = steps.next_blocks
+        arrived = np.where(steps.ended, n_states, next_blocks[:, 0] // n_actions)
         one_hot = arrived[:, None] * n_actions + np.arange(n_actions)
-        if np.any(steps.vectors != 1) or np.any((steps.next_blocks != one_hot)[~steps.ended]):
+        if np.any(steps.vectors != 1) or np.any((next_blocks != one_hot)[~steps.ended]):
             raise ValueError("the features of these transitions are not one-hot: block s * n_actions + a, vector 1")
         tables = np.zeros_like(states) if self.spec.stationary else steps.levels
         np.add.at(self.counts, (tables, states, actions, arrived), steps.weights)

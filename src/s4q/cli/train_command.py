@@ -15,7 +15,7 @@ import typer
 import s4q
 from s4q.cli.arguments import BUILDERS, named_problem, refusals, whole_number
 from s4q.core.validation import drawn_seed, require_count
-from s4q.learners.presets import PresetName
+from s4q.learners.presets import MemoryName, PresetName
 from s4q.running.archive import previous_of, require_place
 
 
@@ -72,6 +72,10 @@ def train(
     seed: Annotated[
         int | None, typer.Option(help="Seed of the episodes. Without it one is drawn and printed.", show_default=False)
     ] = None,
+    memory: Annotated[
+        MemoryName | None, typer.Option(help="What is remembered of past episodes. Without it the preset's.")
+    ] = None,
+    memory_bytes: Annotated[int | None, typer.Option(help="Budget of --memory sketch; 64 MiB without it.")] = None,
     horizon: Annotated[int | None, typer.Option(help="Steps of an episode of an environment.")] = None,
     reward_range: Annotated[
         tuple[float, float] | None,
@@ -92,7 +96,8 @@ def train(
 ) -> None:
     """Learn with S4Q; interrupted and resumed, it gives the very same result."""
     of_env = {"horizon": horizon, "reward_range": reward_range and list(reward_range), "value_bound": value_bound}
-    settings = {"problem": problem, "preset": preset, "evaluation_share": evaluation_share}
+    remembered: dict[str, Any] = {"memory": memory, "memory_bytes": memory_bytes}
+    settings = {"problem": problem, "preset": preset, "evaluation_share": evaluation_share} | remembered
     built_in, scored = problem in BUILDERS, None
     with refusals(), _interruptions(checkpoint):
         count = whole_number(episodes)
@@ -111,12 +116,13 @@ def train(
             "progress_bar": True,
         }
         if built_in:
-            learner, collector = found or s4q.S4Q(made, preset), s4q.collectors.CountCollector(made, seed=seed)
+            learner = found or s4q.S4Q(made, preset, **remembered)
+            collector = s4q.collectors.CountCollector(made, seed=seed)
             run = s4q.run(learner, collector, count, evaluation_share=evaluation_share, **options)
         else:
             if found is None or checkpoint is None:
                 choices: dict[str, Any] = {**of_env, "reward_range": reward_range}
-                agent = s4q.Agent(made, preset=preset, seed=seed, **choices)
+                agent = s4q.Agent(made, preset=preset, seed=seed, **choices, **remembered)
                 agent.learn(count, evaluation_share=evaluation_share, **options)
             else:
                 agent = s4q.Agent.load(checkpoint, env=made).resume(count, **options)

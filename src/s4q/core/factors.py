@@ -49,8 +49,6 @@ class Factors:
 
     def whitener(self, ridge: float) -> Array:
         """W with W (gram + ridge I) W^T = I."""
-        if self.gram.shape[-1] == 1:  # one-hot features: a root costs less than the room to keep it
-            return whitener(self.gram, ridge)
         if self._whitener is None or self._whitener[0] != ridge:
             self._whitener = (ridge, whitener(self.gram, ridge))
         return self._whitener[1]

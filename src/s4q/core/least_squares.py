@@ -11,6 +11,7 @@ Sums are the default: one Cholesky factor per fit instead of one update per samp
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import sqrt
 from typing import Annotated, cast, final
 
@@ -57,7 +58,7 @@ class Moments:
         blocks: IntArray,
         targets: Array,
         n_blocks: int,
-        weights: IntArray | None = None,
+        weights: Array | IntArray | None = None,
         gram: Array | None = None,
         factors: Factors | None = None,
     ) -> "Moments":
@@ -76,7 +77,7 @@ class Moments:
             raise ValueError(f"blocks must lie in 0..{n_blocks - 1}; got {blocks.min()}..{blocks.max()}")
         count = np.ones(len(blocks)) if weights is None else weights.astype(np.float64)
         weighted = count * targets
-        moments = _sums_by_block(vectors, np.stack([weighted, weighted * targets]), blocks, n_blocks)
+        moments = sums_by_block(vectors, np.stack([weighted, weighted * targets]), blocks, n_blocks)
         return cls(
             gram=gram_of(vectors, blocks, n_blocks, weights) if gram is None else gram,
             moment=moments[0],
@@ -121,7 +122,7 @@ class Moments:
             require_finite(f"answer.moments.{name}", np.asarray(getattr(self, name)))
 
 
-def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: IntArray | None = None) -> Array:
+def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: Array | IntArray | None = None) -> Array:
     """sum of weight phi phi^T per block, (n_blocks, k, k), exactly symmetric. vectors (n, k), blocks (n,).
 
     >>> gram_of(np.array([[2.0], [1.0], [1.0]]), np.array([0, 1, 1]), n_blocks=2).ravel().tolist()
@@ -130,7 +131,7 @@ def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: IntArray |
     k = vectors.shape[1]
     if k == 1:  # one-hot features: no product to form
         scale = vectors[:, 0] if weights is None else vectors[:, 0] * weights
-        return _sums_by_block(vectors, scale[None], blocks, n_blocks)[0, :, :, None]
+        return sums_by_block(vectors, scale[None], blocks, n_blocks)[0, :, :, None]
     gram = np.zeros((n_blocks, k, k))
     for block, rows in _rows_by_block(blocks, n_blocks):
         part = np.ascontiguousarray(vectors[rows])
@@ -142,7 +143,7 @@ def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: IntArray |
     return gram
 
 
-def _sums_by_block(vectors: Array, scales: Array, blocks: IntArray, n_blocks: int) -> Array:
+def sums_by_block(vectors: Array, scales: Array, blocks: IntArray, n_blocks: int) -> Array:
     """sum of scale phi per block for each of m scales (m, n), (m, n_blocks, k)."""
     totals = np.zeros((len(scales), n_blocks, vectors.shape[1]))
     if vectors.shape[1] == 1:
@@ -155,9 +156,15 @@ def _sums_by_block(vectors: Array, scales: Array, blocks: IntArray, n_blocks: in
 
 
 def _rows_by_block(blocks: IntArray, n_blocks: int) -> Iterator[tuple[int, BoolArray | slice]]:
-    """Each block that occurs, and where; a slice, not a mask, when there is only one."""
+    """Each block that occurs, and where; a slice, not a mask, if there is only one or the rows are sorted by block."""
     if n_blocks == 1:
         yield 0, slice(None)
+        return
+    if np.all(blocks[1:] >= blocks[:-1]):
+        edges = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist(), len(blocks)]
+        for first, end in pairwise(edges):
+            if first < end:
+                yield int(blocks[first]), slice(first, end)
         return
     for block in np.unique(blocks).tolist():
         yield block, blocks == block
@@ -184,8 +191,8 @@ def ridge_fit(moments: Moments, ridge: float) -> Array:
     if moments.gram.shape[-1] == 1:
         return moments.moment / (moments.gram[:, :, 0] + ridge)
     white = moments.factors.whitener(ridge)
-    half = np.einsum("bij,bj->bi", white, moments.moment)
-    return np.asarray(np.einsum("bji,bj->bi", white, half))
+    half = white @ moments.moment[:, :, None]
+    return np.asarray((white.transpose(0, 2, 1) @ half)[:, :, 0])
 
 
 def constrained_fit(moments: Moments, ridge: float, radius: float | Array) -> Array:

@@ -6,6 +6,7 @@ Nothing here knows an environment or an algorithm.
 """
 
 from dataclasses import dataclass
+from functools import reduce
 from math import inf, isfinite
 from typing import Annotated, Any, final
 
@@ -115,11 +116,18 @@ class QLevel:
 
     def value(self, phi: Phi, norm_sq: Array | None = None) -> Array:
         """max over actions of the clipped value, (n,). The arguments are those of `optimistic`."""
-        return self.clipped(self.optimistic(phi, norm_sq).max(axis=1))
+        return self.clipped(_highest(self.optimistic(phi, norm_sq)))
 
     def greedy(self, phi: Phi) -> IntArray:
         """Best action per state, (n,), by the unclipped value, since clipping makes ties; ties go to the lowest."""
         return np.asarray(best_actions(np, self.optimistic(phi))[0])  # [Alg2:GreedyPolicy]
+
+
+def _highest(values: Array) -> Array:
+    """max of each row, (n,), of values (n, n_actions)."""
+    if values.shape[1] > 16:
+        return np.asarray(values.max(axis=1))
+    return reduce(np.maximum, values.T)  # twenty times faster than max over a short axis
 
 
 def _frozen(name: str, value: Any, shape: tuple[int | None, ...], meaning: str) -> Array:

@@ -123,7 +123,7 @@ def fitted_level(
         return QLevel(theta)
     lower = 0.0 if spec.well_specified else -inf  # below 0 a clip is safe only when the features are exact
     made = bonus(level, QLevel(theta, clip=(lower, spec.value_bound[level])), moments)
-    return made if shared is None else replace(made, whitener=shared)
+    return made if shared is None or made.whitener is shared else replace(made, whitener=shared)
 
 
 def zero_fit(spec: Spec, bonus: BonusRule | None, share_whitener: bool = False) -> LinearQ:

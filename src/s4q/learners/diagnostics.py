@@ -11,11 +11,11 @@ from typing import final
 
 import numpy as np
 
+from s4q.core.blocks import Array
 from s4q.core.messages import Spec
 from s4q.learners.main_loop import PhaseRecord
 from s4q.learners.presets import Constants
 from s4q.learners.signs import SURE, Signs, some_return, standard_error
-from s4q.learners.transition_cache import TransitionCache
 from s4q.learners.widths import directions_seen
 
 _VISIBLE = 1e-3  # of the value bound: a smaller difference is not worth a word
@@ -47,22 +47,22 @@ def diagnose(
     running: PhaseRecord | None,
     n_main: int,
     n_replayed: int,
-    cache: TransitionCache,
+    pooled_gram: Array | None,
 ) -> list[Finding]:
     """What is wrong, if anything.
 
     What cannot be seen from inside: a wrong policy whose promise agrees with its returns, when no earlier policy got
     more. Such a run looks like success. Whether features tell actions apart and whether levels follow one law is seen
-    in kept transitions only, so not without a cache.
+    in kept steps only, so not with memory="policies".
 
     Args:
         constants: Of the run.
-        signs: Of the finished phases and the kept transitions.
+        signs: Of the finished phases and the kept steps.
         last: The last finished phase; None if none has ended.
         running: The phase whose main loop is running; None while S3Q prepares one.
         n_main: Episodes of all main loops.
         n_replayed: Episodes that replayed past policies.
-        cache: The kept transitions.
+        pooled_gram: Sum of phi phi^T over all steps, (n_blocks, k, k), where steps of all levels are kept as one.
     """
     if n_main == 0:
         return [Finding("nothing was played", "the learner has seen no episode", "Play some episodes first")]
@@ -72,7 +72,7 @@ def diagnose(
     findings = [
         *_bound_findings(spec, signs, [one for one in (last, running) if one is not None]),
         *_action_findings(spec, signs),
-        *_level_law_findings(constants, signs, cache),
+        *_level_law_findings(constants, signs, n_main, pooled_gram),
     ]
     if last is None:
         return [_no_phase(n_main, practical), *findings]
@@ -91,7 +91,7 @@ def diagnose(
         *_residual_findings(spec, last),
         *_level_findings(last),
         *_coverage_findings(spec, last, n_main),
-        *_replay_findings(constants, n_main - cache.n_episodes, n_replayed),
+        *_replay_findings(constants, n_main, n_replayed),
     ]
 
 
@@ -137,12 +137,12 @@ def _action_findings(spec: Spec, signs: Signs) -> Iterator[Finding]:
         )
 
 
-def _level_law_findings(constants: Constants, signs: Signs, cache: TransitionCache) -> Iterator[Finding]:
+def _level_law_findings(constants: Constants, signs: Signs, n_main: int, gram: Array | None) -> Iterator[Finding]:
     """Is a problem that was declared stationary really so?"""
-    if signs.by_level is None or not cache.n_episodes:
+    if signs.by_level is None or gram is None:
         return
-    ridge = float(constants.ridge(1, cache.n_episodes)[0])
-    effect = signs.by_level.strongest(cache.gram(0), ridge, constants.spec.well_specified)
+    ridge = float(constants.ridge(1, n_main)[0])
+    effect = signs.by_level.strongest(gram, ridge, constants.spec.well_specified)
     if effect is not None:
         yield Finding(
             "levels are not alike",
@@ -286,17 +286,14 @@ def _coverage_findings(spec: Spec, record: PhaseRecord, n_main: int) -> Iterator
         )
 
 
-def _replay_findings(constants: Constants, n_new: int, n_replayed: int) -> Iterator[Finding]:
-    """Of the episodes since the cache was full, if there is one."""
-    share = n_replayed / max(n_new + n_replayed, 1)
+def _replay_findings(constants: Constants, n_main: int, n_replayed: int) -> Iterator[Finding]:
+    share = n_replayed / max(n_main + n_replayed, 1)
     if share <= 0.9:
         return
-    cached, voids = constants.cache_episodes > 0, constants.preset != "practical"
-    since = f"since the cache of {constants.cache_episodes:,} episodes is full, " if cached else ""
+    voids = "" if constants.preset == "practical" else "; it voids the guarantee"
     yield Finding(
         "replay takes over",
-        f"{since}{share:.0%} of all episodes replay past policies",
-        f"Use a {'larger ' if cached else ''}cache (cache_episodes"
-        + ("; it voids the guarantee" if voids else "")
-        + "), a shorter horizon, a smaller c_replay or a larger trigger",
+        f"{share:.0%} of all episodes replay past policies",
+        f'Keep steps instead (memory="sketch"{voids}), or use a shorter horizon, a smaller c_replay or a larger '
+        "trigger",
     )

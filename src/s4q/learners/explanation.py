@@ -38,12 +38,7 @@ def explain(c: Constants) -> str:
             "none: fits are not projected" if c.preset == "practical" else _RADIUS[spec.radius_from],
         ),
         ("bonus from", c.bonus_from, _BONUS_FROM[c.bonus_from]),
-        ("replay", f"c = {c.c_replay:g}, {c.epochs}", "S3Q plays c H m episodes, m the trajectories not in the cache"),
-        (
-            "cache",
-            f"{c.cache_episodes} episodes",
-            "first episodes whose transitions are kept and whose policies are not replayed",
-        ),
+        ("memory", _memory(c), _MEMORIES[c.memory]),
         (
             "pooling",
             "on" if c.pool else "off",
@@ -67,7 +62,7 @@ def explain(c: Constants) -> str:
 def guarantee(c: Constants) -> str:
     """What is proved about a run with these constants."""
     if c.preset == "practical":
-        return "none; memory is bounded"
+        return "none" if c.memory == "all" else "none; memory is bounded"
     broken = broken_proof(c)
     if broken is not None:
         return f"void: {broken}"
@@ -84,8 +79,8 @@ def _bounds_that_must_hold(c: Constants) -> str:
 
 def broken_proof(c: Constants) -> str | None:
     """Which choice voids the proof of the preset, if one does."""
-    if c.cache_episodes:
-        return "cached transitions serve several targets (cache_episodes=0 restores it)"
+    if c.memory != "policies":
+        return 'steps that are held serve several targets (memory="policies" restores it)'
     if c.fixed_width is not None:
         return "the width is not the one that is proved"
     if c.preset == "realisable":
@@ -114,8 +109,8 @@ _SOURCES = {
     },
     "practical": {
         "ridge": "tiny: nothing known of a direction until it is seen",
-        "trigger": "d/16, at least 1: a new policy when one direction in 16 may have doubled its data; d once the "
-        "cache is full",
+        "trigger": "d/16, at least 1: a new policy when one direction in 16 may have doubled its data; d where "
+        "policies are replayed",
         "width": "v sqrt(ridge) plus standard errors from the data, and with exact features a term of order 1/n",
     },
 }
@@ -124,6 +119,11 @@ _RADIUS = {
     "declared": "declared by you: the proof assumes that it bounds the parameters of all targets",
     "default": "assumed: sqrt(length) times the largest target, enough for one-hot features of norm 1; features that "
     "are shorter or nearly collinear need more",
+}
+_MEMORIES = {
+    "policies": "S3Q plays c H m episodes of past policies, m the trajectories so far (the paper)",
+    "all": "every step is kept and fitted again; nothing is replayed",
+    "sketch": "steps are kept and fitted again; beyond the budget exact sums and a sample; nothing is replayed",
 }
 _BONUS_FROM = {
     "previous": "covariance of the phase before (the paper)",
@@ -163,6 +163,12 @@ def _first_widths(c: Constants) -> str:
         return f"{_range(c.standard_errors())} standard errors"
     ridge, nothing = c.ridge(1, 1), np.zeros(c.spec.gram_shape)
     return _range(np.array([c.width(h, 1, 1, nothing, float(ridge[h]))[0] for h in range(c.spec.horizon)]))
+
+
+def _memory(c: Constants) -> str:
+    if c.memory == "policies":
+        return f"policies, c = {c.c_replay:g}, {c.epochs}"
+    return "all steps" if c.memory_bytes is None else f"sketch, {c.memory_bytes:,} bytes"
 
 
 def _radius(c: Constants) -> str:

@@ -125,7 +125,8 @@ class LevelSums:
 def _outcomes(kept: Transitions, shape: tuple[int, ...]) -> Array:
     """(n, 3): reward, end, and the next features of action 0 times fixed weights that no two features share."""
     weights = ((1 + np.arange(np.prod(shape))) * _GOLDEN % 1.0).reshape(shape)
-    after = np.einsum("nk,nk->n", kept.next_vectors[:, 0], weights[kept.next_blocks[:, 0]])
+    of_state = np.einsum("mk,mk->m", kept.state_vectors[:, 0], weights[kept.state_blocks[:, 0]])
+    after = of_state[kept.next_states]
     return np.stack([kept.rewards, kept.ended.astype(np.float64), np.where(kept.ended, 0.0, after)], axis=1)
 
 

@@ -70,7 +70,6 @@ class MainLoop:
     increment: Annotated[Array, "n B K K"] = field(init=False)
     progress: Annotated[Array, "n"] = field(init=False)
     n_episodes: int = 0
-    n_cached: int = 0  # how many of them are in the cache
     return_sum: float = 0.0
     return_sum_sq: float | None = 0.0
     start_value_sum: float | None = 0.0
@@ -91,15 +90,15 @@ class MainLoop:
         """Bytes held by the arrays, the policy included."""
         return self.q.nbytes + self.cov_ref.nbytes + self.whitener.nbytes + self.increment.nbytes
 
-    def request(self, request_id: int, threshold: tuple[float, float], max_episodes: int, keep: int) -> Explore:
-        """Go on until the trigger, for at most `max_episodes`."""
+    def request(self, request_id: int, threshold: tuple[float, float], max_episodes: int, keep: bool) -> Explore:
+        """Go on until the trigger, for at most `max_episodes`; are their steps to be kept?"""
         return Explore(
             id=request_id,
             policy=self.q,
             whitener=self.whitener,
             threshold=threshold,
             n_episodes=max_episodes,
-            keep=min(keep, max_episodes),
+            keep=max_episodes if keep else 0,
             pool=len(self.cov_ref) < self.q.horizon,
             done=self.n_episodes,
             progress=self.progress,
@@ -111,7 +110,6 @@ class MainLoop:
         self.progress = self.progress + answer.progress
         self.increment = self.increment + answer.grams
         self.n_episodes += answer.n_episodes
-        self.n_cached += 0 if answer.kept is None else min(request.keep, answer.n_episodes)
         self.return_sum += answer.return_sum
         self.return_sum_sq = sum_if_known(self.return_sum_sq, answer.return_sum_sq)
         self.start_value_sum = sum_if_known(self.start_value_sum, answer.start_value_sum)

@@ -20,7 +20,7 @@ from s4q.core.messages import Spec
 from s4q.core.optimism import QLevel
 from s4q.core.spec import per_level
 from s4q.core.validation import require_count, require_failure_probability, require_flag, require_positive
-from s4q.learners.transition_cache import bytes_per_step
+from s4q.learners.step_memory import least_bytes
 from s4q.learners.widths import (
     EXACT_ERRORS,
     INEXACT_ERRORS,
@@ -37,7 +37,8 @@ PresetName = Literal["paper", "tight", "realisable", "practical"]
 Epochs = Literal["single", "doubling"]
 BonusFrom = Literal["previous", "own"]
 _ROUNDING = 1e-14  # of the number of samples: a smaller ridge is lost in their Gram matrix
-PRACTICAL_CACHE_BYTES = 64 * 2**20  # thousands of episodes of most small problems
+MemoryName = Literal["policies", "all", "sketch"]
+SKETCH_BYTES = 64 * 2**20  # thousands of episodes of most small problems
 
 
 @final
@@ -55,7 +56,8 @@ class Constants:
     fixed_width: Annotated[Array, "H"] | None
     fixed_trigger: tuple[float, float] | None
     max_episodes: AnySize | None
-    cache_episodes: AnySize  # transitions of so many first episodes are kept
+    memory: MemoryName  # what is remembered of past episodes
+    memory_bytes: AnySize | None  # the budget of a sketch; None for the other memories
     pool: bool  # every step is a sample for every level
 
     @property
@@ -164,7 +166,7 @@ class Constants:
 
     def check_restored(self) -> None:
         """Constants read from a file go through the checks of all others."""
-        names = ("delta", "epochs", "bonus_from", "c_replay", "max_episodes", "cache_episodes", "pool")
+        names = ("delta", "epochs", "bonus_from", "c_replay", "max_episodes", "memory", "memory_bytes", "pool")
         same = {name: getattr(self, name) for name in names}
         ridge, width, trigger = self.fixed_ridge, self.fixed_width, self.fixed_trigger
         constants(self.spec, self.preset, ridge=ridge, bonus_width=width, trigger=trigger, **same)
@@ -209,8 +211,8 @@ def constants(
     epochs: Epochs | None = None,
     bonus_from: BonusFrom | None = None,
     max_episodes: int | None = None,
-    cache_episodes: int | None = None,
-    cache_bytes: int | None = None,
+    memory: MemoryName | None = None,
+    memory_bytes: int | None = None,
     pool: bool | None = None,
 ) -> Constants:
     """The constants of a preset, any of them replaced by a number of your own. The arguments are those of S4Q."""
@@ -227,7 +229,8 @@ def constants(
         require_count("max_episodes", max_episodes, "the number of episodes the constants are made for")
     if preset == "practical" and bonus_from == "previous":
         raise ValueError('preset "practical" takes its width from the fitted samples: bonus_from must be "own"')
-    paper = preset == "paper"
+    paper, pool = preset == "paper", _pooling(spec, preset, pool)
+    memory = _memory(preset, memory)
     return Constants(
         spec=spec,
         preset=preset,
@@ -239,22 +242,32 @@ def constants(
         fixed_width=_per_level("bonus_width", bonus_width, spec.horizon),
         fixed_trigger=_trigger(trigger),
         max_episodes=max_episodes,
-        cache_episodes=_cache_size(spec, preset, cache_episodes, cache_bytes),
-        pool=_pooling(spec, preset, pool),
+        memory=memory,
+        memory_bytes=_memory_bytes(spec, memory, memory_bytes, pool),
+        pool=pool,
     )
 
 
-def _cache_size(spec: Spec, preset: PresetName, episodes: int | None, held: int | None) -> int:
-    """Episodes that may be kept: what the user says, and never more than fit in the bytes allowed."""
-    for name, value in (("cache_episodes", episodes), ("cache_bytes", held)):
-        if value is not None:
-            require_count(name, value, "the size of the cache", at_least=0)
-    if episodes is None and held is None and preset == "practical":
-        held = PRACTICAL_CACHE_BYTES
-    fitting = None if held is None else held // (spec.horizon * bytes_per_step(spec))
-    if episodes is None:
-        return fitting or 0
-    return episodes if fitting is None else min(episodes, fitting)
+def _memory(preset: PresetName, memory: MemoryName | None) -> MemoryName:
+    if memory not in (None, *get_args(MemoryName)):
+        raise ValueError(f"memory must be one of {', '.join(get_args(MemoryName))}; got {memory!r}")
+    return memory or ("sketch" if preset == "practical" else "policies")
+
+
+def _memory_bytes(spec: Spec, memory: MemoryName, given: int | None, pool: bool) -> int | None:
+    if memory != "sketch":
+        if given is not None:
+            raise ValueError(f'memory_bytes is the budget of memory="sketch"; leave it out with memory="{memory}"')
+        return None
+    held = SKETCH_BYTES if given is None else given
+    require_count("memory_bytes", held, "the budget of the sketch", at_least=0)
+    least = least_bytes(spec, pool)
+    if held < least:
+        raise ValueError(
+            f"memory_bytes must hold a step a level at least, which is {least:,} bytes here; got {held:,}; raise it, "
+            'take fewer features, or use memory="policies"'
+        )
+    return int(held)
 
 
 def _pooling(spec: Spec, preset: PresetName, pool: bool | None) -> bool:

@@ -30,7 +30,7 @@ from s4q.core.policies import Mixture, Policy, as_mixture
 from s4q.core.spec import HasSpec, ball_radii, per_level, spec_of
 from s4q.core.validation import require_count, require_positive, require_shape
 from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, fitted_level, zero_fit
-from s4q.learners.transition_cache import Cached, TransitionCache
+from s4q.learners.step_memory import HeldSamples
 from s4q.learners.widths import residual_variance
 
 _MOST_EPOCHS = 62  # of 2^62 episodes a level: nobody plays that many
@@ -50,7 +50,8 @@ class S3Q:
         radius: Radius of the parameter ball: one number, one per level (H,), or one per level and block
             (H, n_blocks); infinite for no ball. None (default) means the problem's.
         pool: True if every step of an episode is a sample for every level.
-        cached: Samples that the learner holds itself; S4Q passes its transitions. None (default) means none.
+        held: Samples to fit instead of episodes: S4Q passes the steps of its memory. One epoch is then fitted at once,
+            and nothing is asked for. None (default) means none.
         share_whitener: True if the bonus of every level uses the whitener of the last one.
         keep_grams: True to keep the Gram matrix of every level, for `grams`.
         first_id: Number of the first request.
@@ -70,7 +71,6 @@ class S3Q:
     radius: Annotated[Array, "..."]  # (H,) or (H, n_blocks), infinite for no ball
     pool: bool
     _share_whitener: bool
-    cached: Annotated[Cached | None, SavedAs(TransitionCache | None)]
     fitted: bool  # has an epoch been finished?
     n_fitted: int  # its episodes a level
     residuals: Annotated[Array, "H"]  # residual variance of each level's fit; 0 before that
@@ -97,7 +97,7 @@ class S3Q:
         epoch_size: int | None = None,
         radius: ArrayLike | None = None,
         pool: bool = False,
-        cached: Cached | None = None,
+        held: HeldSamples | None = None,
         share_whitener: bool = False,
         keep_grams: bool = False,
         first_id: int = 0,
@@ -108,30 +108,31 @@ class S3Q:
             raise ValueError(f"bonus must be None, a FixedBonus or another BonusRule; got {type(bonus).__name__}")
         self.bonus = bonus
         self.ridge = per_level("ridge", ridge, self.spec.horizon)
-        self.pool, self.cached, self.epoch_size = pool, cached, epoch_size
+        self.pool, self.epoch_size = pool, epoch_size if held is None else 0
         self.radius = ball_radii(self.spec, radius)
-        self._check_settings()
+        self._check_settings(least=1 if held is None else 0)
         self._best_grams = self._grams = np.zeros(self._grams_shape) if keep_grams else None
         self.residuals = self._residuals = np.zeros(self.spec.horizon)
         self.fitted = False
         self.n_fitted = self.n_episodes = 0
-        self._best = zero_fit(self.spec, bonus, share_whitener)  # [Alg1:Initialize]
         self._target, self._share_whitener = [], share_whitener
         self._epoch = 1
         self._next_id = first_id
         self._start_level(self.spec.horizon - 1)
-        while epoch_size == 0 and not self.finished:  # everything is in the cache: nothing to ask for
-            self._finish_level()
+        if held is None:
+            self._best = zero_fit(self.spec, bonus, share_whitener)  # [Alg1:Initialize]
+            return
+        while not self.finished:
+            self._finish_level(held.moments(self._level, self._next_target))
 
-    def _check_settings(self) -> None:
+    def _check_settings(self, least: int = 1) -> None:
         require_positive("ridge", float(self.ridge.min()), "added to the Gram matrix")
         if self.epoch_size is not None:
-            least = 0 if self.cached else 1
             require_count("epoch_size", self.epoch_size, "the number of episodes a level", at_least=least)
 
     def check_restored(self) -> None:
         """What was read from a file must be of one problem, and in the middle of it."""
-        self._check_settings()
+        self._check_settings(least=0 if self.fitted else 1)
         as_mixture(self.controller, self.spec)
         if isinstance(self.bonus, FixedBonus):
             self.bonus.require_fit(self.spec)
@@ -236,18 +237,15 @@ class S3Q:
         self._done += answer.n_episodes
         self.n_episodes += answer.n_episodes
         if self._done == self.n_level:
-            self._finish_level()
+            self._finish_level(self._moments)
 
     def _start_level(self, level: int) -> None:
         self._level = level
         self._moments = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)  # [Alg1:Reset]
         self._done = 0
 
-    def _finish_level(self) -> None:
-        level, moments = self._level, self._moments
-        if self.cached is not None:
-            held = self.cached.moments(level, self._next_target)
-            moments = moments + held if moments.n else held
+    def _finish_level(self, moments: Moments) -> None:
+        level = self._level
         theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
         residual = residual_variance(moments, theta, float(self.ridge[level]))
         self._residuals = _with_entry(self._residuals, level, residual)
@@ -256,9 +254,9 @@ class S3Q:
         self._target.insert(0, fit)  # [Alg1:TargetUpdate]
         if self._grams is not None and self.pool:
             before = self._grams if level < self.spec.horizon - 1 else 0.0
-            self._grams = before + self._moments.gram[None] / self.spec.horizon
+            self._grams = before + moments.gram[None] / self.spec.horizon
         elif self._grams is not None:
-            self._grams = _with_entry(self._grams, level, self._moments.gram)
+            self._grams = _with_entry(self._grams, level, moments.gram)
         self._next_id += 1
         if level > 0:
             self._start_level(level - 1)

@@ -12,7 +12,8 @@
         memory += (pi, m);   bonus_h = width_h |phi_h| in the metric of Sigma_h
 
 The learner asks for a `Regress` per level while S3Q runs and for one `Explore` per phase. Memory grows with the
-number of phases, which is of order log(episodes), and with nothing else.
+number of phases, which is of order log(episodes), and with nothing else. That is `memory="policies"`. With the two
+other memories S3Q fits the steps that are held: it asks for no episode, and the memory is a `StepMemory`.
 """
 
 from dataclasses import replace
@@ -36,10 +37,10 @@ from s4q.learners.diagnostics import Finding, diagnose
 from s4q.learners.explanation import explain
 from s4q.learners.main_loop import MainLoop, PhaseRecord
 from s4q.learners.policy_replay import PolicyReplayMemory
-from s4q.learners.presets import BonusFrom, Constants, Epochs, PresetName, constants
+from s4q.learners.presets import BonusFrom, Constants, Epochs, MemoryName, PresetName, constants
 from s4q.learners.s3q import S3Q
 from s4q.learners.signs import Signs
-from s4q.learners.transition_cache import TransitionCache
+from s4q.learners.step_memory import HeldSamples, StepMemory
 
 
 @final
@@ -60,16 +61,18 @@ class S4Q:
             Else it is the width itself. None (default) means the preset's.
         trigger: When a phase ends: once some direction has this much new data. A number, or (a, b) for a + b log n
             after n episodes of the phase. None (default) means the preset's.
-        c_replay: Episodes that a new policy replays, for each level and each past episode that is not in the cache.
-            None (default) means the preset's.
+        c_replay: Episodes that a new policy replays, for each level and each past episode. Only memory="policies" reads
+            it. None (default) means the preset's.
         epochs: "single" for one epoch per call of S3Q, "doubling" for the paper's. None (default) means the preset's.
         bonus_from: "previous" for the covariance of the phase before, "own" for the Gram matrix of the fit itself.
             None (default) means the preset's.
         max_episodes: Ridge and bonus are computed for at least this many episodes. None (default) means the preset's
             rule: for the episodes played so far. "practical" does not use this number.
-        cache_episodes: Keeps the transitions of that many first episodes of exploration. Their policies are never
-            replayed. 0 is the paper. A cache that never fills is LSVI-UCB with rare switching.
-        cache_bytes: The same as a number of bytes. "practical" takes 64 MiB if neither is given.
+        memory: "policies" replays past policies, as the paper does, and has its guarantee. "all" keeps every step and
+            replays nothing (LSVI-UCB with rare switching). "sketch" does the same within a budget of bytes and beyond
+            it keeps exact sums and a sample of the steps. None (default) means "sketch" for "practical", and
+            "policies" for the presets with a proof, whose guarantee the two others void.
+        memory_bytes: The budget of "sketch". None (default) means 64 MiB.
         pool: True if every step is a sample for every level. None (default) means: if the problem is stationary and
             the preset is not one of Theorem 1.
 
@@ -81,8 +84,7 @@ class S4Q:
     """
 
     constants: Constants
-    memory: PolicyReplayMemory
-    cache: TransitionCache
+    memory: PolicyReplayMemory | StepMemory
     last_phase: PhaseRecord | None  # the last finished one
     _gram: Annotated[Array, "n B K K"]  # raw Sigma of the phase before: one a level, or one in all with pooled steps
     _ridge: Annotated[Array, "H"]  # of the running phase
@@ -109,8 +111,8 @@ class S4Q:
         epochs: Epochs | None = None,
         bonus_from: BonusFrom | None = None,
         max_episodes: int | None = None,
-        cache_episodes: int | None = None,
-        cache_bytes: int | None = None,
+        memory: MemoryName | None = None,
+        memory_bytes: int | None = None,
         pool: bool | None = None,
     ) -> None:
         self.constants = constants(
@@ -124,14 +126,15 @@ class S4Q:
             epochs=epochs,
             bonus_from=bonus_from,
             max_episodes=max_episodes,
-            cache_episodes=cache_episodes,
-            cache_bytes=cache_bytes,
+            memory=memory,
+            memory_bytes=memory_bytes,
             pool=pool,
         )
         self.last_phase = self._s3q = None
         self._n_main = self._n_replayed = self._next_id = self._phase = self._replay_budget = 0
-        self.cache = TransitionCache(self.spec, self.constants.cache_episodes, self.constants.pool)
         self.memory = PolicyReplayMemory()  # [Alg2:Initialize]
+        if self.constants.memory != "policies":
+            self.memory = StepMemory(self.spec, self.constants.pool, self.constants.memory_bytes)
         self._best = BestPolicy(self.spec.value_bound[0])
         self._signs = Signs.of(self.spec, by_level=self._keeps_levels)
         self._gram = np.zeros(self._gram_shape)
@@ -139,15 +142,16 @@ class S4Q:
 
     def check_restored(self) -> None:
         """Parts read from a file must be of one problem."""
-        parts: list[TransitionCache | S3Q] = [self.cache] if self._s3q is None else [self.cache, self._s3q]
+        parts = [part for part in (self.memory, self._s3q) if isinstance(part, StepMemory | S3Q)]
         if any(part.spec != self.spec or part.pool != self.constants.pool for part in parts):
             raise ValueError("the parts of an S4Q must be of one problem, and agree whether steps are pooled")
         if (self._signs.by_level is not None) != self._keeps_levels:
             raise ValueError("the signs of an S4Q must hold sums by level if pooled steps are kept, and only then")
+        self._check_restored_memory()
         require_positive("ridge", float(self._ridge.min()), "added to the Gram matrix")
         for name, array in (("gram", self._gram), ("cov_ref", self._loop.cov_ref)):
             require_shape(name, array, self._gram_shape, "(H or 1, n_blocks, k, k)")
-        kept = [entry.policy for entry in self.memory.entries]
+        kept = self._kept_policies
         for policy in kept if self._best.best is None else [*kept, self._best.best.policy]:
             require_shape("theta", policy.theta, self.spec.theta_shape, "(H, n_blocks, k)")
         if self._loop.phase != self._phase - (self._s3q is not None):
@@ -162,8 +166,14 @@ class S4Q:
             raise ValueError(
                 f"S3Q must have something left to do; it played {s3q.n_episodes} of {self._replay_budget} episodes"
             )
-        if s3q.cached is not (self.cache if self.cache.n_episodes else None):
-            raise ValueError("S3Q must use the cache of the S4Q that calls it")
+        if isinstance(self.memory, StepMemory):
+            raise ValueError("S3Q cannot be at work in an S4Q that holds steps: it fits those at once")
+
+    def _check_restored_memory(self) -> None:
+        want, budget = self.constants.memory, self.constants.memory_bytes
+        held = self.memory if isinstance(self.memory, StepMemory) else None
+        if (held is None) != (want == "policies") or (held is not None and held.max_bytes != budget):
+            raise ValueError(f'the memory of an S4Q must be the one of its constants, "{want}" with its bytes')
 
     @property
     def spec(self) -> Spec:
@@ -181,8 +191,12 @@ class S4Q:
 
     @property
     def _keeps_levels(self) -> bool:
-        """Pooled steps lose their levels, so that sums by level are kept of those in the cache."""
-        return self.constants.pool and self.constants.cache_episodes > 0
+        """Pooled steps lose their levels, so that sums by level are kept of them."""
+        return self.constants.pool and self.constants.memory != "policies"
+
+    @property
+    def _kept_policies(self) -> list[LinearQ]:
+        return [entry.policy for entry in self.memory.entries] if isinstance(self.memory, PolicyReplayMemory) else []
 
     @property
     def q(self) -> LinearQ:
@@ -223,12 +237,11 @@ class S4Q:
         s3q = 0 if self._s3q is None else self._s3q.nbytes
         last = self.last_phase
         kept = 0 if last is None else last.q.nbytes + last.cov_ref.nbytes + last.increment.nbytes
-        cached = self.cache.nbytes + self.cache.gram_nbytes
         best = self._best.best
-        others = [entry.policy for entry in self.memory.entries] + ([] if last is None else [last.q])
+        others = self._kept_policies + ([] if last is None else [last.q])
         if best is not None and not any(best.policy is one for one in others):
             kept += best.policy.nbytes
-        return self.memory.nbytes + cached + self._loop.nbytes + self._gram.nbytes + s3q + kept + self._signs.nbytes
+        return self.memory.nbytes + self._loop.nbytes + self._gram.nbytes + s3q + kept + self._signs.nbytes
 
     def explain(self) -> str:
         """Where the constants come from, and what they mean in numbers of episodes; print it."""
@@ -243,7 +256,7 @@ class S4Q:
             running=self.open_phase,
             n_main=self._n_main,
             n_replayed=self._n_replayed,
-            cache=self.cache,
+            pooled_gram=self.memory.grams[0] if isinstance(self.memory, StepMemory) else None,
         )
 
     def __repr__(self) -> str:
@@ -261,8 +274,9 @@ class S4Q:
             request = self._s3q.ask(min(max_episodes, self._replay_budget - self._s3q.n_episodes))
             if request is not None:
                 return request
-        threshold = self.constants.threshold(self._phase, replaying=len(self.memory) > 0)
-        return self._loop.request(self._next_id, threshold, max_episodes, keep=self.cache.room)
+        holds_steps = isinstance(self.memory, StepMemory)
+        threshold = self.constants.threshold(self._phase, replaying=not holds_steps and self._phase > 1)
+        return self._loop.request(self._next_id, threshold, max_episodes, keep=holds_steps)
 
     def tell(self, request: Asks[A], answer: A) -> None:
         """Take the sums of a request, or of a part of it.
@@ -287,18 +301,19 @@ class S4Q:
     def _add_visits(self, request: Explore, answer: Visits) -> None:
         if answer.kept is not None:
             answer.kept.require_fit(self.spec)
+        elif isinstance(self.memory, StepMemory):
+            raise ValueError("answer.kept is None, but the request asked for the steps of all episodes")
         triggered = self._loop.add(request, answer)
         self._n_main += answer.n_episodes
-        if answer.kept is not None:
-            self.cache.add(answer.kept, min(request.keep, answer.n_episodes))
+        if isinstance(self.memory, StepMemory) and answer.kept is not None:
+            self.memory.add(answer.kept, answer.n_episodes)
             self._signs = self._signs.with_steps(answer.kept, self.spec.horizon)
         if triggered:
             self._end_phase()
 
     def _begin_phase(self) -> None:
         self._phase += 1  # [Alg2:Phase]
-        n_replayed = self.memory.n_episodes
-        n_total = n_replayed + self.cache.n_episodes
+        n_total = self.memory.n_episodes
         self._ridge = self.constants.ridge(self._phase, n_total)
         bonus = self._bonus_rule(n_total)
         if n_total == 0:
@@ -306,33 +321,45 @@ class S4Q:
             no_residuals = np.zeros(self.spec.horizon)
             self._loop = MainLoop(1, nothing_seen, self._ridge, np.zeros_like(self._gram), no_residuals)
             return
-        slots = self.constants.replay_slots(n_replayed)
+        if isinstance(self.memory, StepMemory):
+            self._fit_held(self.memory, bonus)
+            return
+        slots = self.constants.replay_slots(n_total)
         self._replay_budget = self.spec.horizon * slots
-        unused_controller = Mixture([self.q], np.ones(1))  # epoch_size 0 asks for no episodes
-        self._s3q = S3Q(  # [Alg2:CallS3Q]
+        self._s3q = self._call_s3q(  # [Alg2:CallS3Q]
+            self.memory.controller(), bonus, epoch_size=slots if self.constants.epochs == "single" else None
+        )
+
+    def _call_s3q(
+        self, controller: Mixture, bonus: BonusRule, epoch_size: int | None = None, held: HeldSamples | None = None
+    ) -> S3Q:
+        return S3Q(
             self.spec,
-            self.memory.controller() if n_replayed else unused_controller,
+            controller,
             bonus=bonus,
             ridge=self._ridge,
             radius=self.constants.radius(),
-            epoch_size=slots if self.constants.epochs == "single" or not slots else None,
+            epoch_size=epoch_size,
             pool=self.constants.pool,
-            cached=self.cache if self.cache.n_episodes else None,
+            held=held,
             share_whitener=self._share,
-            keep_grams=True,
+            keep_grams=held is None,
             first_id=self._next_id,
         )
-        if self._s3q.finished:
-            self._finish_replay(self._s3q)
+
+    def _fit_held(self, memory: StepMemory, bonus: BonusRule) -> None:
+        """Fit the steps that are held, with the targets of the new values."""
+        fit, unused_controller = memory.fit(), Mixture([self.q], np.ones(1))
+        s3q = self._call_s3q(unused_controller, bonus, held=fit)
+        memory.settle(fit)
+        self._begin_loop(s3q, memory.grams)
 
     def _finish_replay(self, s3q: S3Q) -> None:
         """The S3Q call is over: its last finished epoch gives Q and, scaled to m_tot trajectories, Sigma_ref."""
-        n_replayed = self.memory.n_episodes
-        scale = n_replayed / max(s3q.n_fitted, 1)
-        grams = s3q.grams
-        cov_ref = scale * grams  # raw: the ridge is added on use  # [Alg2:CovRef]
-        if self.cache.n_episodes:
-            cov_ref = cov_ref + np.stack([self.cache.gram(h) for h in range(len(grams))])
+        scale = self.memory.n_episodes / max(s3q.n_fitted, 1)
+        self._begin_loop(s3q, scale * s3q.grams)  # raw: the ridge is added on use  # [Alg2:CovRef]
+
+    def _begin_loop(self, s3q: S3Q, cov_ref: Array) -> None:
         self._next_id = s3q.next_id
         self._s3q = None
         self._loop = MainLoop(self._phase, s3q.q, self._ridge, cov_ref, s3q.residuals)
@@ -342,8 +369,8 @@ class S4Q:
         self.last_phase = loop.record()
         self._best = self._best.with_candidate(Candidate.of(self.last_phase))
         self._signs = self._signs.with_phase(self.last_phase, self.spec.value_bound[0])
-        if loop.n_episodes > loop.n_cached:  # what is in the cache is never replayed
-            self.memory.append(loop.q, loop.n_episodes - loop.n_cached)  # [Alg2:Append]
+        if isinstance(self.memory, PolicyReplayMemory):
+            self.memory.append(loop.q, loop.n_episodes)  # [Alg2:Append]
         self._gram = loop.cov_ref + loop.increment
         self._next_id += 1
         self._begin_phase()

@@ -90,5 +90,6 @@ def standard_error(record: PhaseRecord, bound: float) -> float:
 
 
 def _actions_differ(kept: Transitions, rows: BoolArray) -> bool:
-    vectors, blocks = kept.next_vectors[rows], kept.next_blocks[rows]
+    reached = np.unique(kept.next_states[rows])
+    vectors, blocks = kept.state_vectors[reached], kept.state_blocks[reached]
     return bool((vectors != vectors[:, :1]).any() or (blocks != blocks[:, :1]).any())

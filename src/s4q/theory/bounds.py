@@ -289,7 +289,7 @@ def trigger_at(constants: Constants, phase: int, n: int) -> float:
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
-    >>> [trigger_at(s4q.S4Q(mdp, cache_episodes=0).constants, phase, n=100) for phase in (1, 2)]
+    >>> [trigger_at(s4q.S4Q(mdp, memory="policies").constants, phase, n=100) for phase in (1, 2)]
     [1.0, 5.0]
     """
     return Prescribed(constants).trigger(phase, n)

@@ -240,10 +240,10 @@ def _checked_record(run: Run) -> Record:
     first = record.phases[0] if record.phases else record.unfinished
     if first is None or first.phase != 1 or first.n_episodes > run.curve[0].main_episodes:
         raise ValueError("run must be recorded from its first episode on: pass record=True to the learner's first run")
-    if record.constants.cache_episodes:
+    if record.constants.memory != "policies":
         raise ValueError(
-            f"run kept the transitions of {record.constants.cache_episodes} episodes, and no statement of the paper "
-            "covers a cache; run with cache_episodes=0"
+            f'run kept steps (memory="{record.constants.memory}"), and no statement of the paper covers that; run with '
+            'memory="policies"'
         )
     if record.constants.pool:
         raise ValueError("run pooled its steps, and no statement of the paper covers that; run with pool=False")

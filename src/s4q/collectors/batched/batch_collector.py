@@ -32,6 +32,7 @@ from s4q.core.messages import (
     Visits,
 )
 from s4q.core.spec import require_spec, require_spec_fits
+from s4q.core.transitions import one_where_shared
 from s4q.core.validation import drawn_seed, require_count
 from s4q.features import TableFeatures
 from s4q.problems import FiniteMDP
@@ -203,18 +204,25 @@ class BatchCollector(ShardedCollector):
     def _transitions(self, step: LevelStep, n: int) -> Transitions:
         """The first n rows of a step, as features in numpy."""
         spec, to_numpy = self.spec, self._arrays.to_numpy
-        vectors, blocks = self._backend.chosen(step.h, self._backend.first(step.sample, n))
-        after = np.zeros((n, spec.n_actions, spec.block_dim))
-        after_blocks = np.zeros((n, spec.n_actions), dtype=np.int64)
+        here = self._backend.phi(step.h, self._backend.part(step.batch, slice(n)))
+        tables, following = [here], np.arange(n)
         going = to_numpy(step.going)
         going = going[: int(np.searchsorted(going, n))]
         if len(going):
             arrived = self._backend.part(step.after, slice(len(going)))
-            phi = self._backend.phi(min(step.h + 1, spec.horizon - 1), arrived)
-            after[going], after_blocks[going] = phi.vectors, phi.blocks
-        rewards = to_numpy(step.rewards)[:n] - spec.reward_min
-        ended, once = to_numpy(step.ended)[:n], np.ones(n, dtype=np.int64)
-        return Transitions(np.full(n, step.h), vectors, blocks, rewards, after, after_blocks, ended, once)
+            tables.append(self._backend.phi(min(step.h + 1, spec.horizon - 1), arrived))
+            following[going] = n + np.arange(len(going))
+        return Transitions(
+            state_vectors=np.concatenate([one_where_shared(phi.vectors) for phi in tables]),
+            state_blocks=np.concatenate([phi.blocks for phi in tables]),
+            levels=np.full(n, step.h),
+            states=np.arange(n),
+            actions=to_numpy(step.actions)[:n],
+            rewards=to_numpy(step.rewards)[:n] - spec.reward_min,
+            next_states=following,
+            ended=to_numpy(step.ended)[:n],
+            weights=np.ones(n, dtype=np.int64),
+        )
 
 
 def _one_metric(request: Explore, h: int) -> bool:

@@ -51,10 +51,6 @@ class FeatureBackend(Protocol):
     def norms_sq(self, h: int, whitener: Array, sample: Any) -> Any: ...
     def gram(self, h: int, sample: Any) -> Array: ...
     def moments(self, h: int, sample: Any, targets: Any) -> Moments: ...
-    def chosen(self, h: int, sample: Any) -> tuple[Array, IntArray]:
-        """Vectors (n, k) and blocks (n,) of a sample, in numpy."""
-        ...
-
     def phi(self, h: int, batch: Any) -> Phi:
         """Features of a batch for every action, in numpy."""
         ...
@@ -174,10 +170,6 @@ class MapBackend:
             rows = xp.nonzero(blocks == block)[0]
             yield block, xp.take(vectors, rows, axis=0), None if targets is None else xp.take(targets, rows, axis=0)
 
-    def chosen(self, h: int, sample: Any) -> tuple[Array, IntArray]:
-        del h
-        return self._arrays.to_numpy(sample[0]), self._arrays.to_numpy(sample[1])
-
     def phi(self, h: int, batch: Any) -> Phi:
         del h
         vectors, blocks = self._arrays.to_numpy(batch[0]), self._arrays.to_numpy(batch[1])
@@ -255,11 +247,6 @@ class TableBackend:
         second = Moments.of(vectors, blocks, squares, self._table.n_blocks).moment
         gram = gram_of(vectors, blocks, self._table.n_blocks, counts)
         return Moments(gram, first, second, float(squares.sum()), int(targets.shape[0]))
-
-    def chosen(self, h: int, sample: Any) -> tuple[Array, IntArray]:
-        vectors, blocks = self._pairs(h)
-        pairs = self._arrays.to_numpy(sample)
-        return vectors[pairs], blocks[pairs]
 
     def phi(self, h: int, batch: Any) -> Phi:
         return self._table(h, self._arrays.to_numpy(batch))

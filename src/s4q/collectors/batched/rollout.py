@@ -51,6 +51,8 @@ class LevelStep:
 
     h: int
     rows: Any  # (m,): which episodes, ascending
+    batch: Any  # the states they are in, as a batch of the back end
+    actions: Any  # (m,)
     sample: Any  # features of the actions taken, as the backend has them; None before the first level asked for
     best: Best | None  # what a LinearQ chose, and why; None for any other policy
     rewards: Any  # (m,), the user's units
@@ -93,8 +95,9 @@ class Rollout:
                 states = xp.take(states, going, axis=0)
             seen = going.shape[0] > 0 and (h + 1 < last or needs_next)
             # Pooled steps are samples for every level, so the last one has an "after" too.
-            batch = backend.batch(min(h + 1, self._spec.horizon - 1), states) if seen else None
-            yield LevelStep(h, rows, sample, best, rewards, ended, going, batch)
+            after = backend.batch(min(h + 1, self._spec.horizon - 1), states) if seen else None
+            yield LevelStep(h, rows, batch, actions, sample, best, rewards, ended, going, after)
+            batch = after
             if going.shape[0] == 0:
                 return
             if going.shape[0] < rows.shape[0]:

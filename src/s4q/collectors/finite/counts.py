@@ -29,7 +29,6 @@ from s4q.core.messages import (
     Request,
     Returns,
     Shard,
-    Transitions,
     Visits,
 )
 from s4q.core.validation import drawn_seed, require_kind
@@ -93,8 +92,8 @@ class CountCollector(ShardedCollector):
         tables, n = self._distinct(mixture, per_policy)
         sampled = range(self.mdp.horizon) if request.pool else range(request.level, request.level + 1)
         outcomes, n_steps = self._outcomes(rng, tables, n, sampled)
-        steps = [self._model.transitions(h, counts) for h, counts in zip(sampled, outcomes, strict=True)]
-        moments = Transitions.concatenate(steps).moments(self.mdp.spec, request.level, request.target)
+        steps = self._model.transitions(sampled.start, outcomes)
+        moments = steps.moments(self.mdp.spec, request.level, request.target)
         return Regression(moments, per_policy, n_steps)
 
     def _distinct(self, mixture: Mixture, per_policy: IntArray) -> tuple[Array, IntArray]:
@@ -164,7 +163,7 @@ class CountCollector(ShardedCollector):
             return_sum_sq=None,  # counts do not know which steps belong to one episode
             start_value_sum=self._start_values(request.policy, done),
             n_steps=int(done.taken.sum()),
-            kept=self._kept(done) if keeps else None,
+            kept=model.transitions(0, list(done.outcomes)) if keeps else None,
         )
 
     def _evaluate(self, request: Evaluate, shard: Shard) -> Returns:
@@ -199,10 +198,6 @@ class CountCollector(ShardedCollector):
                 first, rest = self._model.split(rng, piece, piece.n_episodes // 2)
                 stack += [rest, first]
         return taken
-
-    def _kept(self, drawn: EpisodeCounts) -> Transitions:
-        levels = range(self.mdp.horizon)
-        return Transitions.concatenate([self._model.transitions(h, drawn.outcomes[h]) for h in levels])
 
     def _surely_below(self, request: Explore) -> int:
         """Episodes that cannot reach the threshold even if each took the longest features of every level."""

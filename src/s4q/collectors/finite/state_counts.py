@@ -3,7 +3,7 @@
 CountCollector draws them, and cuts them in two where an Explore has to stop. Nothing here knows a request.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from operator import add, sub
 from typing import Any, final
@@ -44,6 +44,7 @@ class CountModel:
         self.mdp = mdp
         horizon, n_states, n_actions = mdp.rewards.shape
         self.n_pairs = n_states * n_actions
+        self._same_features = mdp.features.stationary
         self._table_of_level = [0] * horizon if mdp.same_dynamics and mdp.same_rewards else list(range(horizon))
         levels = sorted(set(self._table_of_level))
         moves = np.concatenate([mdp.transitions[h].reshape(self.n_pairs, n_states) for h in levels])
@@ -108,24 +109,29 @@ class CountModel:
         part = EpisodeCounts(first, starts, taken, outcomes.reshape(drawn.outcomes.shape))
         return part, drawn - part
 
-    def transitions(self, h: int, outcomes: IntArray) -> Transitions:
-        """The steps at level h as weighted features; outcomes (S, A, O) or (S * A, O) are counts."""
-        features = self.mdp.features
-        pairs, which = np.nonzero(outcomes.reshape(self.n_pairs, self.n_outcomes))
+    def transitions(self, first: int, outcomes: Sequence[IntArray]) -> Transitions:
+        """Steps at levels first, first + 1, ... as weighted features; outcomes (S, A, O) or (S * A, O) are counts."""
+        features, n_states, last = self.mdp.features, self.mdp.n_states, self.mdp.horizon - 1
+        counts = np.stack([one.reshape(self.n_pairs, self.n_outcomes) for one in outcomes])
+        at, pairs, which = np.nonzero(counts)
         states, actions = np.divmod(pairs, self.mdp.n_actions)
-        rows = self.row(h, pairs)
+        rows = pairs + np.array(self._table_of_level)[first + at] * self.n_pairs
         arrived = self.next_state[rows, which]
-        vectors, blocks = features(h, states).chosen(actions)
-        after = features(min(h + 1, self.mdp.horizon - 1), arrived)
+        # The features of state s at level h are row h * S + s of those of all levels; of these the ones that occur.
+        step = 0 if self._same_features else n_states
+        here, there = (first + at) * step + states, np.minimum(first + at + 1, last) * step + arrived
+        occur, where = np.unique(np.concatenate([here, there]), return_inverse=True)
+        level_of, state_of = np.divmod(occur, n_states)
         return Transitions(
-            levels=np.full(len(pairs), h),
-            vectors=vectors,
-            blocks=blocks,
+            state_vectors=features.vectors[level_of, state_of],
+            state_blocks=features.blocks[level_of, state_of],
+            levels=first + at,
+            states=where[: len(pairs)],
+            actions=actions,
             rewards=self.reward[rows, which],
-            next_vectors=after.vectors,
-            next_blocks=after.blocks,
+            next_states=where[len(pairs) :],
             ended=self.mdp.terminal[arrived],
-            weights=outcomes.reshape(self.n_pairs, self.n_outcomes)[pairs, which],
+            weights=counts[at, pairs, which],
         )
 
     def return_sum(self, drawn: EpisodeCounts) -> float:

@@ -205,25 +205,23 @@ class VisitSums(EpisodeSums[Visits]):
 
 
 def transitions(episodes: list[Episode], spec: Spec) -> Transitions:
-    """All steps of these episodes, in their order."""
-    vectors, blocks = np.concatenate([e.vectors for e in episodes]), np.concatenate([e.blocks for e in episodes])
-    actions = [action for episode in episodes for action in episode.actions]
+    """The steps of the episodes, in their order. The rows of an episode follow each other in the table of states."""
+    actions = np.array([action for episode in episodes for action in episode.actions], dtype=np.int64)
     n, n_steps = len(actions), np.array([len(episode.actions) for episode in episodes])
     spare = np.array([len(episode.blocks) for episode in episodes]) - n_steps  # 1 where the features after are known
     rows = np.arange(n) + np.repeat(np.cumsum(spare) - spare, n_steps)
     last = np.cumsum(n_steps) - 1
-    known, ended = np.ones(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-    known[last], ended[last] = spare > 0, [episode.ended for episode in episodes]
-    next_vectors = np.zeros((n, spec.n_actions, spec.block_dim))  # where they are not known they stay 0
-    next_blocks = np.zeros((n, spec.n_actions), dtype=np.int64)
-    next_vectors[known], next_blocks[known] = vectors[rows[known] + 1], blocks[rows[known] + 1]
+    following, ended = rows + 1, np.zeros(n, dtype=np.bool_)
+    following[last[spare == 0]] -= 1  # nothing is known after it: the state itself, whose value nobody asks for
+    ended[last] = [episode.ended for episode in episodes]
     return Transitions(
+        state_vectors=np.concatenate([e.vectors for e in episodes]),
+        state_blocks=np.concatenate([e.blocks for e in episodes]),
         levels=np.concatenate([np.arange(e.first, e.first + len(e.actions)) for e in episodes]),
-        vectors=vectors[rows, 0 if vectors.shape[1] == 1 else actions],
-        blocks=blocks[rows, actions],
+        states=rows,
+        actions=actions,
         rewards=np.array([reward for episode in episodes for reward in episode.rewards]) - spec.reward_min,
-        next_vectors=next_vectors,
-        next_blocks=next_blocks,
+        next_states=following,
         ended=ended,
         weights=np.ones(n, dtype=np.int64),
     )
