@@ -1,5 +1,6 @@
 """Drawing counts: how many of n episodes take each outcome, and how many of those belong to the first m of them.
 
+Few draws are made one at a time, since that is cheaper than a binomial for every outcome; many are drawn as counts.
 Exact in law for any n that fits in 64 bits (above 2^53 numpy's binomials fall on a grid of float64 resolution).
 """
 
@@ -11,7 +12,8 @@ import numpy as np
 from s4q.core.blocks import Array, IntArray
 
 _NUMPY_LIMIT = 10**9  # numpy's hypergeometric refuses larger populations
-_ONE_BY_ONE = 4  # so few draws are made one after the other
+_ONE_BY_ONE = 4  # so few draws from an urn of any size are made one after the other
+_FEW_DRAWS = 2**12  # so many in one call are cheaper one at a time
 
 
 @final
@@ -28,6 +30,7 @@ class Outcomes:
 
     chance: Array  # (rows, O): probability of this outcome given that none of the earlier ones came up
     index: IntArray  # (rows, O): which outcome it is; columns of chance 0 mean nothing
+    below: Array  # (rows, O): probability of this outcome or an earlier one
 
     @classmethod
     def of(cls, probabilities: Array) -> "Outcomes":
@@ -37,17 +40,27 @@ class Outcomes:
         ascending = np.take_along_axis(probabilities, order, axis=1)
         tail = np.cumsum(ascending[:, ::-1], axis=1)[:, ::-1]
         chance = np.divide(ascending, tail, out=np.zeros_like(ascending), where=ascending > 0)
-        return cls(np.minimum(chance, 1.0), order)
+        return cls(np.minimum(chance, 1.0), order, cumulative(ascending))
 
     def draw(self, rng: np.random.Generator, rows: IntArray, n: IntArray) -> IntArray:
         """Counts (len(rows), O) of n (len(rows),) independent draws from each of these rows."""
-        counts = np.zeros((len(rows), self.chance.shape[1]), dtype=np.int64)
+        n_columns = self.chance.shape[1]
+        if n_columns > 1 and int(n.max(initial=0)) <= _FEW_DRAWS and int(n.sum()) <= _FEW_DRAWS:
+            return self._draw_each(rng, rows, n)
+        counts = np.zeros((len(rows), n_columns), dtype=np.int64)
         left = np.array(n, dtype=np.int64)
-        for column in range(counts.shape[1] - 1):
+        for column in range(n_columns - 1):
             counts[:, column] = rng.binomial(left, self.chance[rows, column])
             left -= counts[:, column]
         counts[:, -1] = left
         return counts
+
+    def _draw_each(self, rng: np.random.Generator, rows: IntArray, n: IntArray) -> IntArray:
+        """The same, with a number from [0, 1) for every draw."""
+        of_row = np.repeat(np.arange(len(rows)), n)
+        column = (self.below[rows[of_row]] <= rng.random(len(of_row))[:, None]).sum(axis=1)
+        n_columns = self.chance.shape[1]
+        return np.bincount(of_row * n_columns + column, minlength=len(rows) * n_columns).reshape(-1, n_columns)
 
 
 def choose(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:
@@ -69,8 +82,10 @@ def choose(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArr
 
 
 def _choose_small(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:
-    """Loop over rows; over outcomes when rows outnumber them."""
+    """Shuffle the balls if they are few. Else loop over rows; over outcomes when rows outnumber them."""
     part = np.zeros_like(counts)
+    if int(counts.sum()) <= _FEW_DRAWS:
+        return _choose_by_shuffling(rng, counts, take)
     if len(counts) <= counts.shape[1]:
         for row, (urn, m) in enumerate(zip(counts, take.tolist(), strict=True)):
             part[row] = rng.multivariate_hypergeometric(urn, m, method="marginals")
@@ -83,6 +98,17 @@ def _choose_small(rng: np.random.Generator, counts: IntArray, take: IntArray) ->
         left = left - part[:, colour]
     part[:, -1] = left
     return part
+
+
+def _choose_by_shuffling(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:
+    """Lay the balls of every urn in random order, and take those in front."""
+    n_rows, n_colours = counts.shape
+    ball = np.repeat(np.arange(n_rows * n_colours), counts.ravel())  # urn and colour of every ball
+    urn = ball // n_colours
+    shuffled = ball[np.lexsort((rng.random(len(ball)), urn))]  # an urn's balls stay where its balls were
+    first = np.cumsum(np.bincount(urn, minlength=n_rows)) - np.bincount(urn, minlength=n_rows)
+    in_front = np.arange(len(ball)) - first[urn] < take[urn]
+    return np.bincount(shuffled[in_front], minlength=n_rows * n_colours).reshape(n_rows, n_colours)
 
 
 def _choose_large(rng: np.random.Generator, counts: IntArray, take: IntArray) -> IntArray:

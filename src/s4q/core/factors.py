@@ -40,11 +40,12 @@ class Factors:
     ([0.5, 0.0], True)
     """
 
-    __slots__ = ("_spectra", "_whitener", "gram")
+    __slots__ = ("_seen", "_spectra", "_whitener", "gram")
 
     def __init__(self, gram: Array) -> None:
         self.gram = gram
         self._whitener: tuple[float, Array] | None = None  # of the newest ridge
+        self._seen: tuple[float, Array] | None = None  # of the newest ridge
         self._spectra: dict[int, tuple[Array, Array]] = {}  # of a block
 
     def whitener(self, ridge: float) -> Array:
@@ -52,6 +53,24 @@ class Factors:
         if self._whitener is None or self._whitener[0] != ridge:
             self._whitener = (ridge, whitener(self.gram, ridge))
         return self._whitener[1]
+
+    def directions_seen(self, ridge: float) -> Array:
+        """k_e = tr G (G + ridge I)^-1 of each block, (n_blocks,): how many directions the samples have told about.
+
+        >>> Factors(np.diag([3.0, 0.0])[None]).directions_seen(ridge=1.0).tolist()
+        [0.75]
+        """
+        if self._seen is None or self._seen[0] != ridge:
+            self._seen = (ridge, self._directions_seen(ridge))
+        return self._seen[1]
+
+    def _directions_seen(self, ridge: float) -> Array:
+        k = self.gram.shape[-1]
+        if k == 1:
+            return _read_only(np.asarray(self.gram[:, 0, 0] / (self.gram[:, 0, 0] + ridge)))
+        white = self.whitener(ridge)
+        missing = ridge * np.einsum("bij,bij->b", white, white)  # the inverse is W^T W
+        return _read_only(np.asarray(np.clip(k - missing, 0.0, k)))
 
     def spectrum(self, block: int) -> tuple[Array, Array]:
         """Eigenvalues (k,), none below 0, and eigenvectors (k, k) of one block of the Gram matrix."""

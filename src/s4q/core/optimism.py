@@ -14,6 +14,7 @@ import numpy as np
 
 from s4q.core.blocks import Array, IntArray, Phi
 from s4q.core.codec import MaybeInfinite, SavedAs
+from s4q.core.tall_products import is_tall, tall_times
 from s4q.core.validation import frozen_array, require_finite, require_shape
 
 TIE = 1e-11  # of the best value: closer than this is equal
@@ -257,11 +258,11 @@ def times_blocks(xp: Any, matrices: Any, vectors: Any, blocks: Any) -> Any:
     in_place = n > 0 and matrices.shape[0] > 1 and bool(xp.all(blocks == blocks[:1, :]))
     if n_vectors < n_actions and in_place:  # one wide product
         of_action = xp.take(matrices, blocks[0, :], axis=0)
-        return xp.reshape(vectors[:, 0, :] @ xp.reshape(of_action, (-1, k)).T, (n, n_actions, m))
+        return xp.reshape(_times_rows(xp, vectors[:, 0, :], xp.reshape(of_action, (-1, k))), (n, n_actions, m))
     if n_vectors < n_actions:
         vectors = xp.broadcast_to(vectors, (n, n_actions, k))
     if matrices.shape[0] == 1:
-        return xp.reshape(xp.reshape(vectors, (n * n_actions, k)) @ matrices[0].T, (n, n_actions, m))
+        return xp.reshape(_times_rows(xp, xp.reshape(vectors, (n * n_actions, k)), matrices[0]), (n, n_actions, m))
     if in_place:
         of_action = xp.take(matrices, blocks[0, :], axis=0)
         product = xp.matmul(xp.permute_dims(vectors, (1, 0, 2)), xp.permute_dims(of_action, (0, 2, 1)))
@@ -271,6 +272,13 @@ def times_blocks(xp: Any, matrices: Any, vectors: Any, blocks: Any) -> Any:
         here = blocks == block
         product[here] = vectors[here] @ matrices[block].T
     return product
+
+
+def _times_rows(xp: Any, matrix: Any, rows: Any) -> Any:
+    """matrix (n, k) times each of m rows (m, k), (n, m)."""
+    if xp is np and is_tall(*matrix.shape, len(rows)):
+        return tall_times(matrix, rows).T
+    return matrix @ rows.T
 
 
 def _dots(xp: Any, parameters: list[Any], vectors: Any, blocks: Any) -> list[Any]:

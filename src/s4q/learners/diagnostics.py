@@ -12,11 +12,11 @@ from typing import final
 import numpy as np
 
 from s4q.core.blocks import Array
+from s4q.core.factors import Factors
 from s4q.core.messages import Spec
 from s4q.learners.main_loop import PhaseRecord
 from s4q.learners.presets import Constants
 from s4q.learners.signs import SURE, Signs, some_return, standard_error
-from s4q.learners.widths import directions_seen
 
 _VISIBLE = 1e-3  # of the value bound: a smaller difference is not worth a word
 _ROUNDING = 1e-6
@@ -276,7 +276,7 @@ def _coverage_findings(spec: Spec, record: PhaseRecord, n_main: int) -> Iterator
         return
     grams = record.cov_ref + record.increment
     level = int((np.diagonal(grams, axis1=-2, axis2=-1) > 0).sum(axis=(-2, -1)).argmax())  # where most was seen
-    seen = float(directions_seen(grams[level], float(record.ridge[level])).sum())
+    seen = float(Factors(grams[level]).directions_seen(float(record.ridge[level])).sum())
     if seen < spec.dim / 2:
         yield Finding(
             "more features than the episodes can cover",

@@ -44,22 +44,6 @@ def risk_radius(
     return sqrt(theory.risk * largest**2 * cover + 2 + 4 * ball**2 * ridge)  # [Thm:FitRadius]
 
 
-def directions_seen(gram: Array, ridge: float, known: Factors | None = None) -> Array:
-    """k_e = tr G (G + ridge I)^-1 of each block, (n_blocks,): how many directions the samples have told about.
-
-    known: the factors of G, where there are some.
-
-    >>> directions_seen(np.diag([3.0, 0.0])[None], ridge=1.0).tolist()
-    [0.75]
-    """
-    k = gram.shape[-1]
-    if k == 1:
-        return np.asarray(gram[:, 0, 0] / (gram[:, 0, 0] + ridge))
-    white = (known or Factors(gram)).whitener(ridge)
-    missing = ridge * np.einsum("bij,bij->b", white, white)  # the inverse is W^T W
-    return np.asarray(np.clip(k - missing, 0.0, k))
-
-
 def fixed_design_radius(
     gram: Array, *, ridge: float, half_range: float, ball: float, log_inverse_delta: float
 ) -> Array:
@@ -68,7 +52,7 @@ def fixed_design_radius(
     >>> fixed_design_radius(np.zeros((1, 1, 1)), ridge=4.0, half_range=0.5, ball=1.0, log_inverse_delta=8.0).tolist()
     [4.0]
     """
-    seen, t = directions_seen(gram, ridge), log_inverse_delta
+    seen, t = Factors(gram).directions_seen(ridge), log_inverse_delta
     noise = half_range * np.sqrt(seen + 2 * np.sqrt(seen * t) + 2 * t)
     return np.asarray(noise + ball * sqrt(ridge))  # [Thm:RealisableRadius]
 
@@ -115,15 +99,13 @@ def with_data_scaled_bonus(
     noise = residual + (floor_share(horizon) * value_bound) ** 2
     kappa *= sqrt(1 + _GROWTH * log(max(moments.n / fit.theta.size, 1.0)))
     unseen = value_bound * sqrt(ridge)
-    with_width = replace(
-        fit,
-        whitener=moments.factors.whitener(ridge),
-        width=np.full(len(fit.theta), unseen if exact else unseen + kappa * sqrt(noise)),
-    )
+    whitener, n_blocks = moments.factors.whitener(ridge), len(fit.theta)
     if not exact:
-        return with_width
+        return replace(fit, whitener=whitener, width=np.full(n_blocks, unseen + kappa * sqrt(noise)))
     return replace(
-        with_width,
+        fit,
+        whitener=whitener,
+        width=np.full(n_blocks, unseen),
         second=ridge_fit(replace(moments, moment=moments.moment_sq), ridge),
         noise=noise,
         ceiling=value_bound**2 / 4,
@@ -149,6 +131,8 @@ def residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
     >>> round(residual_variance(seen, np.array([[0.5]]), ridge=1e-9), 6)
     0.333333
     """
-    fitted = 2 * float((theta * moments.moment).sum()) - float(np.einsum("bi,bij,bj->", theta, moments.gram, theta))
-    freedom = moments.n - float(directions_seen(moments.gram, ridge, moments.factors).sum())
+    one = moments.gram.shape[-1] == 1  # one-hot features: no product to form
+    image = moments.gram[:, :, 0] * theta if one else (moments.gram @ theta[:, :, None])[:, :, 0]
+    fitted = float((theta * (2 * moments.moment - image)).sum())
+    freedom = moments.n - float(moments.factors.directions_seen(ridge).sum())
     return max(moments.sum_y2 - fitted, 0.0) / max(freedom, 1.0)

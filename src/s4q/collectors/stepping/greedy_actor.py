@@ -64,27 +64,28 @@ class GreedyActor:
 
     def values(self, h: int, features: StepFeatures) -> list[float]:
         """phi . theta + bonus of every action: a copy of `optimism.optimistic` for one state; a test compares them."""
-        level, vectors, blocks = self._levels[h], features.vectors, features.blocks.tolist()
-        parameters, widths = self._stacked[h] or self._stack(h)
+        level, vectors, blocks = self._levels[h], features.vectors, features.blocks
         k, white, product = vectors.shape[1], level.whitener, None
-        if len(vectors) == 1 and blocks == self._in_order:  # e_a (x) psi(s)
+        if len(vectors) == 1 and blocks.tolist() == self._in_order:  # e_a (x) psi(s)
+            parameters, widths = self._stacked[h] or self._stack(h)
             dots = parameters.reshape(-1, k).dot(vectors[0])
             if white is not None:
                 product = white.reshape(-1, k).dot(vectors[0]).reshape(len(blocks), k)
         elif len(self._in_order) == 1:  # dense
-            vectors = np.broadcast_to(vectors, (len(blocks), k))
+            parameters, widths = self._stacked[h] or self._stack(h)
+            widths, vectors = widths * len(blocks), np.broadcast_to(vectors, (len(blocks), k))
             dots = parameters[:, 0].dot(vectors.T).ravel()
             if white is not None:
                 product = vectors.dot(white[0].T)
-        else:
-            dots = np.vecdot(parameters[:, features.blocks], vectors).ravel()
+        else:  # a few of many blocks: only theirs are looked at
+            here = [one[blocks] for one in (level.theta, level.second) if one is not None]
+            dots = np.concatenate([np.vecdot(one, vectors) for one in here])
+            widths = [] if level.width is None else level.width[blocks].tolist()
             if white is not None:
-                product = np.matmul(white[features.blocks], vectors[:, :, None])[:, :, 0]
+                product = np.matmul(white[blocks], vectors[:, :, None])[:, :, 0]
         lines: list[float] = dots.tolist()  # phi . theta of every action, then phi . second
         if product is None:
             return lines[: len(blocks)]
-        if blocks != self._in_order:
-            widths = [widths[block] for block in blocks]
         norms_sq = np.vecdot(product, product).tolist()
         if level.second is not None:
             widths = _with_spread(level, widths, lines, norms_sq)
