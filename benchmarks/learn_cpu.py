@@ -1,7 +1,7 @@
 """CPU of whole `Agent.learn` calls over that of the environment alone: `python -m benchmarks.learn_cpu --help`.
 
 The environment alone plays as many steps with random actions, before and after, in the same process. The ratio is what
-learning costs an episode: features, policy, fits and memory together. CPU time is that of a process with one BLAS thread.
+learning costs an episode: features, policy, fits and memory together. CPU time is that of one BLAS thread.
 """
 
 from collections.abc import Callable, Sequence

@@ -102,22 +102,22 @@ class QLevel:
         """All other parameters."""
         return (*self.clip, self.noise, self.ceiling, self.ridge, self.kappa, self.lower_order)
 
-    def optimistic(self, phi: Phi, norm_sq: Array | None = None) -> Array:
+    def optimistic(self, phi: Phi, known: "Known | None" = None) -> Array:
         """phi . theta + bonus, unclipped, (n, n_actions).
 
         Args:
             phi: Features of n states.
-            norm_sq: The squared norms |W phi|^2, (n, n_actions), where they are known already.
+            known: What its metric says of them, where that is known already.
         """
-        return np.asarray(optimistic(np, self, phi.vectors, phi.blocks, norm_sq))
+        return np.asarray(optimistic(np, self, phi.vectors, phi.blocks, known))
 
     def clipped(self, values: Array) -> Array:
         """The same values, clipped as this level clips."""
         return np.clip(values, *self.clip) if self.clip != (-inf, inf) else values
 
-    def value(self, phi: Phi, norm_sq: Array | None = None) -> Array:
+    def value(self, phi: Phi, known: "Known | None" = None) -> Array:
         """max over actions of the clipped value, (n,). The arguments are those of `optimistic`."""
-        return self.clipped(_highest(self.optimistic(phi, norm_sq)))
+        return self.clipped(_highest(self.optimistic(phi, known)))
 
     def greedy(self, phi: Phi) -> IntArray:
         """Best action per state, (n,), by the unclipped value, since clipping makes ties; ties go to the lowest."""
@@ -139,7 +139,32 @@ def _frozen(name: str, value: Any, shape: tuple[int | None, ...], meaning: str) 
     return array
 
 
-def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, norm_sq: Any | None = None) -> Any:
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Known:
+    """What the metric of a level says of vectors, whatever its parameters: levels that share a metric share it."""
+
+    length: Any  # |W phi|, (n, n_actions)
+    share: Any  # n / max(n, 1), with n the number of times this direction was seen; None where no sigma is needed
+    rest: Any  # 1 / max(n, 1)
+
+    @classmethod
+    def of(cls, xp: Any, level: QLevel, norm_sq: Any) -> "Known":
+        """From the squared norms |W phi|^2, (n, n_actions), in the metric of the level."""
+        length = xp.sqrt(norm_sq)
+        if level.second is None:
+            return cls(length, None, None)
+        samples = xp.clip(1.0 / xp.clip(norm_sq, 1e-300, None) - level.ridge, 0.0, None)
+        rest = 1.0 / xp.clip(samples, 1.0, None)
+        return cls(length, samples * rest, rest)
+
+
+def same_metric(a: QLevel, b: QLevel) -> bool:
+    """Does `Known` of one level hold for the other?"""
+    return a.whitener is b.whitener and a.ridge == b.ridge and (a.second is None) == (b.second is None)
+
+
+def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, known: Known | None = None) -> Any:
     """phi . theta + bonus, unclipped, (n, n_actions).
 
     Args:
@@ -147,7 +172,7 @@ def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, norm_sq: Any |
         level: Parameters, as arrays of that module.
         vectors: Features (n, n_actions, k), or (n, 1, k) where all actions have the same vector.
         blocks: The block of each action, (n, n_actions).
-        norm_sq: The squared norms (n, n_actions), where they are known already.
+        known: What its metric says of the vectors, where that is known already.
 
     >>> level = QLevel(np.array([[1.0, 1.0]]), np.eye(2)[None], np.array([2.0]))
     >>> optimistic(np, level, np.array([[[3.0, 4.0]]]), np.array([[0]])).tolist()
@@ -157,12 +182,12 @@ def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, norm_sq: Any |
     linear, *squares = _dots(xp, parameters, vectors, blocks)
     if level.whitener is None:
         return linear
-    if norm_sq is None:
-        norm_sq = norms_sq(xp, level.whitener, vectors, blocks)
+    if known is None:
+        known = Known.of(xp, level, norms_sq(xp, level.whitener, vectors, blocks))
     width = _entries(xp, level.width, blocks)
     if squares:
-        width = width + spread_width(xp, level, linear, squares[0], norm_sq)
-    return linear + width * xp.sqrt(norm_sq)  # [eqn:Bonus]
+        width = width + spread_width(xp, level, linear, squares[0], known)
+    return linear + width * known.length  # [eqn:Bonus]
 
 
 def best_actions(xp: Any, values: Any) -> tuple[Any, Any]:
@@ -182,7 +207,7 @@ def best_actions(xp: Any, values: Any) -> tuple[Any, Any]:
     return xp.argmax(xp.astype(near, xp.int8), axis=1), best
 
 
-def spread_width(xp: Any, level: QLevel, linear: Any, squares: Any, norm_sq: Any) -> Any:
+def spread_width(xp: Any, level: QLevel, linear: Any, squares: Any, known: Known) -> Any:
     """kappa (sigma(phi) + lower_order |W phi|): the part of the width that comes from the spread of the targets.
 
     Args:
@@ -190,13 +215,11 @@ def spread_width(xp: Any, level: QLevel, linear: Any, squares: Any, norm_sq: Any
         level: Its noise, ceiling, ridge, kappa and lower_order are used.
         linear: phi . theta, (n, n_actions).
         squares: phi . second, (n, n_actions).
-        norm_sq: |W phi|^2, (n, n_actions).
+        known: What its metric says of the same vectors.
     """
-    # How often this direction was seen.
-    samples = xp.clip(1.0 / xp.clip(norm_sq, 1e-300, None) - level.ridge, 0.0, None)
     variance = xp.clip(squares - linear**2, 0.0, level.ceiling)
-    sigma_sq = (samples * variance + level.noise) / (xp.clip(samples - 1.0, 0.0, None) + 1.0)
-    return level.kappa * (xp.sqrt(sigma_sq) + level.lower_order * xp.sqrt(norm_sq))
+    sigma_sq = known.share * variance + known.rest * level.noise
+    return level.kappa * (xp.sqrt(sigma_sq) + level.lower_order * known.length)
 
 
 def norms_sq(xp: Any, whitener: Any, vectors: Any, blocks: Any, lower: bool = False) -> Any:
@@ -276,7 +299,7 @@ def times_blocks(xp: Any, matrices: Any, vectors: Any, blocks: Any) -> Any:
 
 def _times_rows(xp: Any, matrix: Any, rows: Any) -> Any:
     """matrix (n, k) times each of m rows (m, k), (n, m)."""
-    if xp is np and is_tall(*matrix.shape, len(rows)):
+    if xp is np and is_tall(matrix.shape[0], matrix.shape[1], len(rows)):
         return tall_times(matrix, rows).T
     return matrix @ rows.T
 

@@ -12,7 +12,7 @@ from s4q.core.blocks import Array, IntArray
 from s4q.core.factors import Factors
 from s4q.core.least_squares import elliptical_norm_sq, gram_of, sums_by_block
 from s4q.core.messages import Spec
-from s4q.core.optimism import QLevel
+from s4q.core.optimism import Known, QLevel, same_metric
 from s4q.core.transitions import regression_targets
 from s4q.learners.shelf import Shelf
 from s4q.learners.sketch import extrapolated, sum_of_squares
@@ -43,7 +43,7 @@ class SortedRows:
         reached, where = np.unique(following, return_inverse=True)
         most = 2 * len(reached) > len(table)  # then it is quicker to evaluate all states than to copy some
         self._phi, self._following = table.phi(None if most else reached), following if most else where
-        self._norms: list[tuple[Array, Array]] = []  # of the next states, in the metric of a whitener
+        self._known: list[tuple[QLevel, Known]] = []  # of the next states, in the metric of a level
         self._grams: tuple[Factors, Factors] | None = None  # of all steps, and of the sample
 
     def picked(self, column: Any) -> Any:
@@ -91,8 +91,9 @@ class SortedRows:
     def _values(self, target: QLevel) -> Array:
         if target.whitener is None:
             return target.value(self._phi)
-        known = next((norms for white, norms in self._norms if white is target.whitener), None)
-        if known is None:  # with pooled steps all levels of a fit share one whitener
-            known = elliptical_norm_sq(self._phi.vectors, self._phi.blocks, target.whitener)
-            self._norms = [*self._norms[-1:], (target.whitener, known)]
-        return target.value(self._phi, known)
+        found = next((known for level, known in self._known if same_metric(level, target)), None)
+        if found is None:  # with pooled steps all levels of a fit share one metric
+            norms_sq = elliptical_norm_sq(self._phi.vectors, self._phi.blocks, target.whitener)
+            found = Known.of(np, target, norms_sq)
+            self._known = [*self._known[-1:], (target, found)]
+        return target.value(self._phi, found)

@@ -15,7 +15,7 @@ from s4q.core.blocks import Array, IntArray, Phi
 from s4q.core.identity_cache import IdentityCache
 from s4q.core.least_squares import Moments, gram_of
 from s4q.core.messages import FeatureMap, Spec
-from s4q.core.optimism import QLevel, best_actions, is_lower, norms_sq, optimistic
+from s4q.core.optimism import Known, QLevel, best_actions, is_lower, norms_sq, optimistic
 from s4q.core.policies import Policy
 from s4q.features import TableFeatures
 from s4q.features.batches import UNIT
@@ -107,7 +107,8 @@ class MapBackend:
         for i in range(0, n, size):
             here = vectors[i : i + size], blocks[i : i + size]
             norm_sq = None if level.whitener is None else norms_sq(xp, level.whitener, *here, lower)
-            values.append(optimistic(xp, level, *here, norm_sq))
+            known = None if norm_sq is None else Known.of(xp, level, norm_sq)
+            values.append(optimistic(xp, level, *here, known))
             norms.append(norm_sq)
         every = xp.concat(values, axis=0)
         actions, best = best_actions(xp, every)
