@@ -35,10 +35,10 @@ def any_value(mdp: s4q.FiniteMDP, seed: int) -> s4q.LinearQ:
 
 def fitted(memory: StepMemory, value: s4q.LinearQ) -> list[s4q.Moments]:
     """The sums of all levels with the targets of a value; the memory goes on from them."""
-    fit = memory.fit()
+    fit = memory.source()
     targets = [*value.levels[1:], None]
     found = [fit.moments(h, targets[h]) for h in reversed(range(len(targets)))]
-    memory.settle(fit)
+    fit.settle()
     return found[::-1]
 
 
@@ -262,7 +262,7 @@ class Shadow:
             add(memory, kept, n)
 
         def asked(fit: HeldFit, level: int, target: Any) -> s4q.Moments:
-            ours, exact = moments(fit, level, target), moments(self.all.fit(), level, target)
+            ours, exact = moments(fit, level, target), moments(self.all.source(), level, target)
             gap = (ours.moment - exact.moment)[0]
             scale = np.sqrt(gap @ np.linalg.solve(exact.gram[0] + 1e-6 * np.eye(len(gap)), gap))
             if fit._memory.n_thinnings and level == 0:

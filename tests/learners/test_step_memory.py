@@ -64,7 +64,7 @@ def test_held_moments_equal_those_of_the_same_steps_streamed(name: str, kind: st
     for kept in pieces:
         memory.add(kept, 20)
     assert memory.n_episodes == 60
-    fit = memory.fit()
+    fit = memory.source()
     for level in reversed(range(mdp.horizon)):
         target = after_level(value, level)
         streamed = s4q.Moments.zeros(mdp.spec.n_blocks, mdp.spec.block_dim)
@@ -88,7 +88,7 @@ def test_equal_steps_and_equal_states_are_stored_once() -> None:
     assert len(memory.states) == 4
     assert len(memory.shelves[0]) <= 20  # at most 4 x 2 pairs with up to 3 next states
     assert memory.states.vectors.shape == (4, 1, 1)  # one vector for both actions
-    assert memory.fit().moments(0, zero_q(mdp).levels[1]).n == memory.shelves[0].weights.sum() == 5000
+    assert memory.source().moments(0, zero_q(mdp).levels[1]).n == memory.shelves[0].weights.sum() == 5000
 
 
 def test_actions_share_a_vector_until_they_do_not() -> None:
@@ -382,26 +382,26 @@ def regression_alone(gram: np.ndarray, sampled: np.ndarray, change: np.ndarray, 
     return sketch.extrapolated(gram, 0 * sampled, change)
 
 
-def wrong_value(memory: StepMemory, fit: HeldFit) -> None:
-    fit.levels = [replace(new, target=old.target) for new, old in zip(fit.levels, memory.levels, strict=True)]
-    SETTLE(memory, fit)
+def wrong_value(fit: HeldFit) -> None:
+    fit.levels = [replace(new, target=old.target) for new, old in zip(fit.levels, fit._memory.levels, strict=True)]
+    SETTLE(fit)
 
 
-def unsettled(memory: StepMemory, fit: HeldFit) -> None:
-    memory.levels = list(fit.levels)
+def unsettled(fit: HeldFit) -> None:
+    fit._memory.levels = list(fit.levels)
 
 
 def same_weights(shelf: Shelf, which: np.ndarray, weights: np.ndarray) -> None:
     KEEP(shelf, which, shelf.weights)
 
 
-SETTLE, KEEP = StepMemory.settle, Shelf.keep
+SETTLE, KEEP = HeldFit.settle, Shelf.keep
 PLANTED: dict[str, tuple[Any, str, Callable]] = {
     "no extrapolation": (sorted_rows, "extrapolated", dropped_correction),
     "extrapolated twice": (sorted_rows, "extrapolated", twice),
     "the regression alone": (sorted_rows, "extrapolated", regression_alone),
-    "a wrong old value": (StepMemory, "settle", wrong_value),
-    "new steps counted twice": (StepMemory, "settle", unsettled),
+    "a wrong old value": (HeldFit, "settle", wrong_value),
+    "new steps counted twice": (HeldFit, "settle", unsettled),
     "weights not divided": (Shelf, "keep", same_weights),
     "sampled by leverage alone": (sketch, "_UNIFORM", 0.0),  # type: ignore[dict-item]
     "arrival before block": (step_memory, "systematic_sample", lambda p, u: sketch.systematic_sample(p[::-1], u)[::-1]),

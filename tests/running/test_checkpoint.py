@@ -76,7 +76,7 @@ CASES: dict[str, Case] = {
     "S3Q, bonus": (BLOCKS, lambda mdp: s4q.S3Q(mdp, mixed(mdp), bonus=fixed_bonus(mdp), radius=2.0), 100),
     "S3Q, one epoch": (DENSE, lambda mdp: s4q.S3Q(mdp, some_q(mdp), epoch_size=50, keep_grams=True), 200),
     "S3Q, balls": (BLOCKS, lambda mdp: s4q.S3Q(mdp, mixed(mdp), radius=np.full((3, 3), 0.7), pool=True), 100),
-    "S3Q, held": (DENSE, lambda mdp: s4q.S3Q(mdp, some_q(mdp), held=filled(mdp).fit()), 60),
+    "S3Q, held": (DENSE, lambda mdp: s4q.S3Q(mdp, some_q(mdp), held=filled(mdp).source()), 60),
 }
 
 

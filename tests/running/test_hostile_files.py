@@ -580,8 +580,8 @@ HELD: dict[str, tuple[Callable[[Packed], None], str]] = {
     "a shelf too few": (changed("StepMemory", "shelves", lambda s: s[:1]), "has 2 shelves and 2 levels"),
     "a level too many": (changed("StepMemory", "levels", lambda s: [*s, s[0]]), "has 2 shelves and 2 levels"),
     "a smaller budget": (changed("StepMemory", "max_bytes", lambda _: 300), "a memory of 300 bytes cannot hold"),
-    "another budget": (changed("StepMemory", "max_bytes", lambda _: 10**6), "the one of its constants"),
-    "no budget": (changed("StepMemory", "max_bytes", lambda _: None), "the one of its constants"),
+    "another budget": (changed("StepMemory", "max_bytes", lambda _: 10**6), "the memory of this S4Q must be"),
+    "no budget": (changed("StepMemory", "max_bytes", lambda _: None), "the memory of this S4Q must be"),
     "another pooling": (changed("StepMemory", "pool", lambda _: True), "has 1 shelves"),
     "no sums": (no_sums, "needs sums if its steps were thinned"),
     "a sum too few": (one_sum, r"sums must have shape \(2, n_blocks, k\)"),
@@ -721,7 +721,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[s4q.S4Q], None], str]] = {
     "ridge": (broken("", "_ridge", ZEROS), "ridge is added to the Gram matrix, so it must be positive"),
     "ridge of the bonus": (broken("_s3q.bonus", "ridge", ZEROS), "ridge is added to the Gram matrix"),
     "phase": (broken("", "_phase", 9), "cannot be in S3Q of phase 9 with the loop of"),
-    "another memory": (another_memory, "the memory of an S4Q must be the one of its constants"),
+    "another memory": (another_memory, "the memory of this S4Q must"),
 }
 
 

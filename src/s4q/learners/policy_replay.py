@@ -7,8 +7,9 @@ import numpy as np
 
 from s4q.core.codec import Positive
 from s4q.core.linear_q import LinearQ
-from s4q.core.messages import Mixture
-from s4q.core.validation import require_count
+from s4q.core.messages import Mixture, Transitions
+from s4q.core.validation import require_count, require_shape
+from s4q.learners.presets import Constants
 
 
 @final
@@ -47,6 +48,30 @@ class PolicyReplayMemory:
         """Bytes held by the policies."""
         return sum(entry.policy.nbytes for entry in self.entries)
 
+    @property
+    def keeps_steps(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def policies(self) -> list[LinearQ]:
+        """The policies, without their counts."""
+        return [entry.policy for entry in self.entries]
+
+    def require_fit(self, constants: Constants) -> None:
+        """Refuse a memory of another problem, or where the constants want steps.
+
+        Args:
+            constants: Of the S4Q whose memory it is.
+        """
+        if constants.memory != "policies":
+            raise ValueError(f'the memory of this S4Q must hold steps ("{constants.memory}"), but it holds policies')
+        for policy in self.policies:
+            require_shape("theta", policy.theta, constants.spec.theta_shape, "(H, n_blocks, k)")
+
+    def add(self, kept: Transitions | None, n_episodes: int) -> None:
+        """Nothing is remembered of single episodes. The arguments are those of Memory."""
+
     def append(self, policy: LinearQ, n_episodes: int) -> None:
         """Remember a policy; one whose parameters are equal bit for bit only has its count raised.
 
@@ -61,9 +86,13 @@ class PolicyReplayMemory:
                 return
         self.entries.append(Entry(policy, n_episodes))
 
+    def source(self) -> Mixture:
+        """The policies are replayed."""
+        return self.controller()
+
     def controller(self) -> Mixture:
         """At the start of an episode, policy j with probability m_j / m_tot."""
         if not self.entries:
             raise ValueError("the memory is empty, so there is no controller yet; play a phase first")
         counts = np.array([entry.n_episodes for entry in self.entries], dtype=np.float64)
-        return Mixture([entry.policy for entry in self.entries], counts / counts.sum())  # [Alg2:Controller]
+        return Mixture(self.policies, counts / counts.sum())  # [Alg2:Controller]

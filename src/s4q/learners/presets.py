@@ -20,7 +20,7 @@ from s4q.core.messages import Spec
 from s4q.core.optimism import QLevel
 from s4q.core.spec import per_level
 from s4q.core.validation import require_count, require_failure_probability, require_flag, require_positive
-from s4q.learners.step_memory import least_bytes
+from s4q.learners.shelf import least_bytes
 from s4q.learners.widths import (
     EXACT_ERRORS,
     INEXACT_ERRORS,

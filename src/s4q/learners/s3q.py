@@ -30,7 +30,7 @@ from s4q.core.policies import Mixture, Policy, as_mixture
 from s4q.core.spec import HasSpec, ball_radii, per_level, spec_of
 from s4q.core.validation import require_count, require_positive, require_shape
 from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, fitted_level, zero_fit
-from s4q.learners.step_memory import HeldSamples
+from s4q.learners.memory import HeldSamples
 from s4q.learners.widths import residual_variance
 
 _MOST_EPOCHS = 62  # of 2^62 episodes a level: nobody plays that many

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import AnySize, Positive
+from s4q.core.codec import AnySize, Positive, SavedAs
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import A, Asks, Explore, Regress, Regression, Spec, Visits
@@ -36,11 +36,12 @@ from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_f
 from s4q.learners.diagnostics import Finding, diagnose
 from s4q.learners.explanation import explain
 from s4q.learners.main_loop import MainLoop, PhaseRecord
+from s4q.learners.memory import HeldSamples, Memory
 from s4q.learners.policy_replay import PolicyReplayMemory
 from s4q.learners.presets import BonusFrom, Constants, Epochs, MemoryName, PresetName, constants
 from s4q.learners.s3q import S3Q
 from s4q.learners.signs import Signs
-from s4q.learners.step_memory import HeldSamples, StepMemory
+from s4q.learners.step_memory import StepMemory
 
 
 @final
@@ -84,7 +85,7 @@ class S4Q:
     """
 
     constants: Constants
-    memory: PolicyReplayMemory | StepMemory
+    memory: Annotated[Memory, SavedAs(PolicyReplayMemory | StepMemory)]
     last_phase: PhaseRecord | None  # the last finished one
     _gram: Annotated[Array, "n B K K"]  # raw Sigma of the phase before: one a level, or one in all with pooled steps
     _ridge: Annotated[Array, "H"]  # of the running phase
@@ -142,23 +143,22 @@ class S4Q:
 
     def check_restored(self) -> None:
         """Parts read from a file must be of one problem."""
-        parts = [part for part in (self.memory, self._s3q) if isinstance(part, StepMemory | S3Q)]
-        if any(part.spec != self.spec or part.pool != self.constants.pool for part in parts):
+        s3q = self._s3q
+        if s3q is not None and (s3q.spec != self.spec or s3q.pool != self.constants.pool):
             raise ValueError("the parts of an S4Q must be of one problem, and agree whether steps are pooled")
+        self.memory.require_fit(self.constants)
         if (self._signs.by_level is not None) != self._keeps_levels:
             raise ValueError("the signs of an S4Q must hold sums by level if pooled steps are kept, and only then")
-        self._check_restored_memory()
         require_positive("ridge", float(self._ridge.min()), "added to the Gram matrix")
         for name, array in (("gram", self._gram), ("cov_ref", self._loop.cov_ref)):
             require_shape(name, array, self._gram_shape, "(H or 1, n_blocks, k, k)")
-        kept = self._kept_policies
-        for policy in kept if self._best.best is None else [*kept, self._best.best.policy]:
-            require_shape("theta", policy.theta, self.spec.theta_shape, "(H, n_blocks, k)")
+        if self._best.best is not None:
+            require_shape("theta", self._best.best.policy.theta, self.spec.theta_shape, "(H, n_blocks, k)")
         if self._loop.phase != self._phase - (self._s3q is not None):
             stage = "a main loop" if self._s3q is None else "S3Q"
             raise ValueError(f"S4Q cannot be in {stage} of phase {self._phase} with the loop of {self._loop.phase}")
-        if self._s3q is not None:
-            self._check_restored_s3q(self._s3q)
+        if s3q is not None:
+            self._check_restored_s3q(s3q)
 
     def _check_restored_s3q(self, s3q: S3Q) -> None:
         require_shape("grams", s3q.grams, self._gram_shape, "(H or 1, n_blocks, k, k)")
@@ -166,14 +166,8 @@ class S4Q:
             raise ValueError(
                 f"S3Q must have something left to do; it played {s3q.n_episodes} of {self._replay_budget} episodes"
             )
-        if isinstance(self.memory, StepMemory):
+        if self.memory.keeps_steps:
             raise ValueError("S3Q cannot be at work in an S4Q that holds steps: it fits those at once")
-
-    def _check_restored_memory(self) -> None:
-        want, budget = self.constants.memory, self.constants.memory_bytes
-        held = self.memory if isinstance(self.memory, StepMemory) else None
-        if (held is None) != (want == "policies") or (held is not None and held.max_bytes != budget):
-            raise ValueError(f'the memory of an S4Q must be the one of its constants, "{want}" with its bytes')
 
     @property
     def spec(self) -> Spec:
@@ -192,11 +186,7 @@ class S4Q:
     @property
     def _keeps_levels(self) -> bool:
         """Pooled steps lose their levels, so that sums by level are kept of them."""
-        return self.constants.pool and self.constants.memory != "policies"
-
-    @property
-    def _kept_policies(self) -> list[LinearQ]:
-        return [entry.policy for entry in self.memory.entries] if isinstance(self.memory, PolicyReplayMemory) else []
+        return self.constants.pool and self.memory.keeps_steps
 
     @property
     def q(self) -> LinearQ:
@@ -238,7 +228,7 @@ class S4Q:
         last = self.last_phase
         kept = 0 if last is None else last.q.nbytes + last.cov_ref.nbytes + last.increment.nbytes
         best = self._best.best
-        others = self._kept_policies + ([] if last is None else [last.q])
+        others = [*self.memory.policies, *([] if last is None else [last.q])]
         if best is not None and not any(best.policy is one for one in others):
             kept += best.policy.nbytes
         return self.memory.nbytes + self._loop.nbytes + self._gram.nbytes + s3q + kept + self._signs.nbytes
@@ -256,7 +246,7 @@ class S4Q:
             running=self.open_phase,
             n_main=self._n_main,
             n_replayed=self._n_replayed,
-            pooled_gram=self.memory.grams[0] if isinstance(self.memory, StepMemory) else None,
+            pooled_gram=self._loop.cov_ref[0] + self._loop.increment[0] if self._keeps_levels else None,
         )
 
     def __repr__(self) -> str:
@@ -274,9 +264,9 @@ class S4Q:
             request = self._s3q.ask(min(max_episodes, self._replay_budget - self._s3q.n_episodes))
             if request is not None:
                 return request
-        holds_steps = isinstance(self.memory, StepMemory)
-        threshold = self.constants.threshold(self._phase, replaying=not holds_steps and self._phase > 1)
-        return self._loop.request(self._next_id, threshold, max_episodes, keep=holds_steps)
+        keep = self.memory.keeps_steps
+        threshold = self.constants.threshold(self._phase, replaying=not keep and self._phase > 1)
+        return self._loop.request(self._next_id, threshold, max_episodes, keep=keep)
 
     def tell(self, request: Asks[A], answer: A) -> None:
         """Take the sums of a request, or of a part of it.
@@ -301,12 +291,12 @@ class S4Q:
     def _add_visits(self, request: Explore, answer: Visits) -> None:
         if answer.kept is not None:
             answer.kept.require_fit(self.spec)
-        elif isinstance(self.memory, StepMemory):
+        elif self.memory.keeps_steps:
             raise ValueError("answer.kept is None, but the request asked for the steps of all episodes")
         triggered = self._loop.add(request, answer)
         self._n_main += answer.n_episodes
-        if isinstance(self.memory, StepMemory) and answer.kept is not None:
-            self.memory.add(answer.kept, answer.n_episodes)
+        self.memory.add(answer.kept, answer.n_episodes)
+        if answer.kept is not None:
             self._signs = self._signs.with_steps(answer.kept, self.spec.horizon)
         if triggered:
             self._end_phase()
@@ -321,13 +311,14 @@ class S4Q:
             no_residuals = np.zeros(self.spec.horizon)
             self._loop = MainLoop(1, nothing_seen, self._ridge, np.zeros_like(self._gram), no_residuals)
             return
-        if isinstance(self.memory, StepMemory):
-            self._fit_held(self.memory, bonus)
+        source = self.memory.source()
+        if not isinstance(source, Mixture):
+            self._fit_held(source, bonus)
             return
         slots = self.constants.replay_slots(n_total)
         self._replay_budget = self.spec.horizon * slots
         self._s3q = self._call_s3q(  # [Alg2:CallS3Q]
-            self.memory.controller(), bonus, epoch_size=slots if self.constants.epochs == "single" else None
+            source, bonus, epoch_size=slots if self.constants.epochs == "single" else None
         )
 
     def _call_s3q(
@@ -347,12 +338,12 @@ class S4Q:
             first_id=self._next_id,
         )
 
-    def _fit_held(self, memory: StepMemory, bonus: BonusRule) -> None:
-        """Fit the steps that are held, with the targets of the new values."""
-        fit, unused_controller = memory.fit(), Mixture([self.q], np.ones(1))
-        s3q = self._call_s3q(unused_controller, bonus, held=fit)
-        memory.settle(fit)
-        self._begin_loop(s3q, memory.grams)
+    def _fit_held(self, samples: HeldSamples, bonus: BonusRule) -> None:
+        """Fit what is held, with the targets of the new values."""
+        unused_controller = Mixture([self.q], np.ones(1))
+        s3q = self._call_s3q(unused_controller, bonus, held=samples)
+        samples.settle()
+        self._begin_loop(s3q, samples.grams)
 
     def _finish_replay(self, s3q: S3Q) -> None:
         """The S3Q call is over: its last finished epoch gives Q and, scaled to m_tot trajectories, Sigma_ref."""
@@ -369,8 +360,7 @@ class S4Q:
         self.last_phase = loop.record()
         self._best = self._best.with_candidate(Candidate.of(self.last_phase))
         self._signs = self._signs.with_phase(self.last_phase, self.spec.value_bound[0])
-        if isinstance(self.memory, PolicyReplayMemory):
-            self.memory.append(loop.q, loop.n_episodes)  # [Alg2:Append]
+        self.memory.append(loop.q, loop.n_episodes)  # [Alg2:Append]
         self._gram = loop.cov_ref + loop.increment
         self._next_id += 1
         self._begin_phase()

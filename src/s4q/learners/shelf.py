@@ -13,6 +13,7 @@ from s4q.core.blocks import Array, BoolArray, IntArray
 from s4q.core.codec import NotSaved
 from s4q.core.messages import Spec
 from s4q.learners.distinct_rows import BYTES_PER_ROW, Bits, DistinctRows, bits_of
+from s4q.learners.state_table import bytes_per_state
 
 Columns = tuple[IntArray, IntArray, IntArray, Array, BoolArray]  # states, actions, next states, rewards, ends
 BYTES_PER_STEP = 5 * 8 + 1 + 8 + BYTES_PER_ROW  # five numbers, a flag, the settled weight, the index
@@ -85,3 +86,8 @@ class Shelf:
 
 def _step_bits(states: IntArray, actions: IntArray, following: IntArray, rewards: Array, ended: BoolArray) -> Bits:
     return bits_of(states, actions, following, rewards, ended.astype(np.int64))
+
+
+def least_bytes(spec: Spec, pool: bool) -> int:
+    """Bytes that a step a level takes at most: no budget may be smaller."""
+    return (1 if pool else spec.horizon) * (BYTES_PER_STEP + 2 * bytes_per_state(spec))

@@ -8,7 +8,7 @@ the steps came; where the values have changed since, the sample corrects them. `
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Annotated, Protocol, final
+from typing import Annotated, final
 
 import numpy as np
 
@@ -16,24 +16,15 @@ from s4q.core.blocks import Array
 from s4q.core.codec import AnySize
 from s4q.core.factors import Factors, whitener
 from s4q.core.least_squares import Moments, elliptical_norm_sq, gram_of
+from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Spec, Transitions
 from s4q.core.optimism import QLevel
 from s4q.core.validation import require_shape
-from s4q.learners.shelf import BYTES_PER_STEP, Shelf
+from s4q.learners.presets import Constants
+from s4q.learners.shelf import Shelf
 from s4q.learners.sketch import THINNED_TO, allowances, inclusion_probabilities, systematic_sample, tiny_ridge
 from s4q.learners.sorted_rows import SortedRows
-from s4q.learners.state_table import StateTable, bytes_per_state
-
-
-class HeldSamples(Protocol):
-    """Samples that a learner holds itself."""
-
-    def moments(self, level: int, target: QLevel | None) -> Moments:
-        """Their sums for a fit of `level` with this target, the QLevel of level + 1; None after the last level.
-
-        Levels are asked from the last to the first.
-        """
-        ...
+from s4q.learners.state_table import StateTable
 
 
 @final
@@ -100,6 +91,30 @@ class StepMemory:
             raise ValueError("weights of held steps must be positive")
         shelf.rows_known()  # refuses steps that repeat
 
+    def require_fit(self, constants: Constants) -> None:
+        """Refuse a memory of another problem or budget, or where the constants want policies.
+
+        Args:
+            constants: Of the S4Q whose memory it is.
+        """
+        if self.spec != constants.spec or self.pool != constants.pool:
+            raise ValueError("the parts of an S4Q must be of one problem, and agree whether steps are pooled")
+        if constants.memory == "policies" or self.max_bytes != constants.memory_bytes:
+            raise ValueError(
+                f'the memory of this S4Q must be "{constants.memory}" with {constants.memory_bytes} bytes, but it '
+                f"holds steps within {self.max_bytes} bytes"
+            )
+
+    @property
+    def keeps_steps(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def policies(self) -> list[LinearQ]:
+        """None."""
+        return []
+
     @property
     def held_bytes(self) -> int:
         """Bytes held by steps and the features of their states: what the budget bounds."""
@@ -119,13 +134,18 @@ class StepMemory:
         """Exact sums of phi phi^T behind the fits: one a level, or one with pooled steps, (H or 1, n_blocks, k, k)."""
         return np.stack([shelf.gram for shelf in self.shelves])
 
-    def add(self, kept: Transitions, n_episodes: int) -> None:
+    def append(self, policy: LinearQ, n_episodes: int) -> None:
+        """The steps of the phase are here already. The arguments are those of Memory."""
+
+    def add(self, kept: Transitions | None, n_episodes: int) -> None:
         """Take the steps of so many episodes. Beyond the budget some are dropped.
 
         Args:
             kept: All steps of the episodes.
             n_episodes: Their number.
         """
+        if kept is None:
+            raise ValueError("kept is None, but a memory of steps needs the steps of all episodes")
         self.n_episodes += n_episodes
         following = np.where(kept.ended, kept.states, kept.next_states)  # so that equal last steps are equal
         occur, where = np.unique(np.concatenate([kept.states, following]), return_inverse=True)
@@ -144,20 +164,9 @@ class StepMemory:
         while self.max_bytes is not None and self.held_bytes > self.max_bytes:
             self._thin(THINNED_TO * self.max_bytes / self.held_bytes)
 
-    def fit(self) -> "HeldFit":
+    def source(self) -> "HeldFit":
         """The samples of one new fit of all levels; `settle` it when it is finished."""
         return HeldFit(self)
-
-    def settle(self, fit: "HeldFit") -> None:
-        """From now on sums are those with the targets of this fit.
-
-        Args:
-            fit: A finished fit of what is held now.
-        """
-        self.levels = list(fit.levels)
-        for shelf in self.shelves:
-            if shelf.settled is not None:
-                shelf.settled = shelf.weights
 
     def _shelf(self, level: int) -> Shelf:
         return self.shelves[0 if self.pool else level]
@@ -224,6 +233,18 @@ class HeldFit:
         self._rows: SortedRows | None = None
         self._factors: Factors | None = None
 
+    @property
+    def grams(self) -> Array:
+        """Exact sums of phi phi^T behind the fits."""
+        return self._memory.grams
+
+    def settle(self) -> None:
+        """From now on the sums of the memory are those with the targets of this fit, which is finished."""
+        self._memory.levels = list(self.levels)
+        for shelf in self._memory.shelves:
+            if shelf.settled is not None:
+                shelf.settled = shelf.weights
+
     def moments(self, level: int, target: QLevel | None) -> Moments:
         """The sums a fit of `level` needs. The arguments are those of HeldSamples."""
         memory, shelf = self._memory, self._memory._shelf(level)
@@ -239,8 +260,3 @@ class HeldFit:
             sums, sum_y2 = rows.corrected(before.sums, new, old)
             (moment, moment_sq), self.levels[level] = sums, SettledSums(target, sums)
         return Moments(shelf.gram, moment, moment_sq, sum_y2, shelf.n_samples, self._factors)
-
-
-def least_bytes(spec: Spec, pool: bool) -> int:
-    """Bytes that a step a level takes at most: no budget may be smaller."""
-    return (1 if pool else spec.horizon) * (BYTES_PER_STEP + 2 * bytes_per_state(spec))
