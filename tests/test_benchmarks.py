@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from benchmarks import control, practical, tabular_baselines
+from benchmarks import control, learn_cpu, memory, practical, tabular_baselines
 from benchmarks.runs import chosen
 from rich.table import Table
 
@@ -167,3 +168,34 @@ def test_control_has_the_features_it_names(order: int, n_features: int) -> None:
 def test_a_name_that_no_row_has_is_refused() -> None:
     with pytest.raises(SystemExit, match="no row has 'chian'"):
         chosen(practical.ROWS, ["chain", "chian"])
+
+
+def test_the_price_of_memory_is_of_paired_seeds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def made(regret: float) -> memory.Outcome:
+        return memory.Outcome(regret, gap=0.0, thinnings=1, phases=1, nbytes=8, cpu_seconds=0.5)
+
+    row = memory.ROWS[0]
+    shown = memory.line(row, [made(2.0), made(4.0)], [made(1.0), made(4.0)])
+    assert shown[1:6] == ["3 (4)", "2 (4)", "1.20", "<= 1.2 yes", "1.50"]
+    file = tmp_path / "regrets.json"
+    size = ["--seeds", "1", "--episodes", "50", "--processes", "1"]
+    memory.main(["--rows", "low_rank d=20", "--json", str(file), *size])
+    assert "policy replay" in capsys.readouterr().out
+    kept = json.loads(file.read_text())
+    assert kept["low_rank d=20, default budget"][0] == kept["low_rank d=20, default budget"][1]  # nothing was dropped
+
+
+def test_the_linear_mdp_is_one() -> None:
+    mdp = memory.linear_mdp(4, seed=1)
+    assert (mdp.n_states, mdp.n_actions, mdp.spec.dim, mdp.spec.stationary) == (100, 4, 8, False)
+    flat = mdp.transitions[2].reshape(400, 100)
+    features = mdp.features.vectors[2].reshape(400, 8)
+    assert np.abs(features @ np.linalg.lstsq(features, flat, rcond=None)[0] - flat).max() < 1e-10
+    assert mdp.v_star <= 1.0
+
+
+def test_the_cpu_of_learning_is_measured_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
+    made = learn_cpu.Outcome(learn=3.0, alone=0.1, n_steps=1000, phases=2, mean_return=-1.0)
+    assert learn_cpu.line(learn_cpu.ROWS[2], [made, replace(made, learn=1.0)])[-3:] == ["20.0 (30.0)", "<= 20", "yes"]
+    learn_cpu.main(["--rows", "Taxi", "--seeds", "1", "--episodes", "3"])
+    assert "Taxi" in capsys.readouterr().out

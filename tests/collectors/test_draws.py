@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare, hypergeom, kstest
 
+from s4q.collectors import draws as drawing
 from s4q.collectors.draws import Outcomes, _choose_large, choose, cumulative
 
+ONE_AT_A_TIME, AS_COUNTS = 10**9, 0  # how many draws are few
 
-def test_outcomes_have_the_multinomial_law() -> None:
+
+@pytest.mark.parametrize("few_draws", [ONE_AT_A_TIME, AS_COUNTS])
+def test_outcomes_have_the_multinomial_law(few_draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "_FEW_DRAWS", few_draws)
     probabilities = np.array([[0.5, 0.0, 0.2, 0.3]])
     table = Outcomes.of(probabilities)
     rng = np.random.default_rng(0)
@@ -52,8 +57,10 @@ def p_of_choice(draws: np.ndarray, colour: int, urn: np.ndarray, take: int) -> f
 
 @pytest.mark.parametrize("take", [1, 3, 7, 15, 28])
 @pytest.mark.parametrize("method", [choose, _choose_large])
-def test_choosing_is_hypergeometric(take: int, method: object) -> None:
+@pytest.mark.parametrize("few_draws", [ONE_AT_A_TIME, AS_COUNTS])
+def test_choosing_is_hypergeometric(take: int, method: object, few_draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both methods, though the second one is meant for urns beyond numpy's limit."""
+    monkeypatch.setattr(drawing, "_FEW_DRAWS", few_draws)
     urn = np.array([10, 0, 6, 14])
     rng = np.random.default_rng(take)
     few = min(take, 30 - take) if method is _choose_large else take
@@ -83,6 +90,17 @@ def test_choosing_from_huge_urns_has_the_right_mean_and_spread(total: int, share
     variance = take * 0.25 * 0.75 * (1 - take / total)
     assert kstest((draws[:, 0] - take / 4) / np.sqrt(variance), "norm").pvalue > 1e-3
     assert kstest((draws[:, 0] - take / 4) / np.sqrt(take * 0.25 * 0.75 * 2), "norm").pvalue < 1e-4
+
+
+def test_rows_are_drawn_from_their_own_laws() -> None:
+    """Rows without draws, and rows asked for twice, among others."""
+    table = Outcomes.of(np.array([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.2, 0.3, 0.5]]))
+    rows, n = np.array([2, 0, 1, 2]), np.array([0, 5, 7, 9])
+    counts = table.draw(np.random.default_rng(0), rows, n)
+    assert counts.sum(axis=1).tolist() == n.tolist()
+    for row, drawn in zip(rows, counts, strict=True):
+        outcomes = table.index[row][drawn > 0]
+        assert set(outcomes) <= {0: {1}, 1: {0, 2}, 2: {0, 1, 2}}[int(row)]
 
 
 def test_cumulative_sums_end_at_one_with_the_last_possible_outcome() -> None:
