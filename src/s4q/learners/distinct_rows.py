@@ -14,6 +14,7 @@ from s4q.core.blocks import IntArray
 
 Bits = NDArray[np.uint64]
 BYTES_PER_ROW = 16  # a hash and a place
+_PIECE = 2**14  # rows that are looked at together: bits of all of them at once would be a second table
 
 
 @final
@@ -37,9 +38,9 @@ class DistinctRows:
         self._hashes: Bits = np.zeros(0, dtype=np.uint64)  # ascending
         self._places: IntArray = np.zeros(0, dtype=np.int64)
         self._held: Callable[[IntArray], Bits] = held
-        if n:
-            _, new = self.locate(held(np.arange(n)))
-            if len(new) != n:
+        for first in range(0, n, _PIECE):
+            piece = np.arange(first, min(first + _PIECE, n))
+            if len(self.locate(held(piece))[1]) != len(piece):
                 raise ValueError("rows that are held must not repeat")
 
     def locate(self, bits: Bits) -> tuple[IntArray, IntArray]:
