@@ -48,6 +48,9 @@ bench-practical: $(STAMP)
 	$(BIN)/python -m benchmarks.practical
 	$(BIN)/python -m benchmarks.tabular_baselines
 	$(BIN)/python -m benchmarks.control
+	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.learn_cpu
+	$(BIN)/python -m benchmarks.resident
 	$(BIN)/python -m benchmarks.sensitivity
 
 # Other libraries are large, so nothing else needs this environment.

@@ -19,11 +19,10 @@ from rich.table import Table
 
 import s4q
 from benchmarks.runs import add_to_file, arguments, chosen, empty_table, played, yes
-from s4q.learners.presets import MemoryName
 from s4q.problems import FiniteMDP
 
 SEEDS = 10
-TABLES = ("rows", "price", "flat")
+TABLES = ("rows", "flat")
 MOST_AT_SCALE = {3.0: 2.0, 10.0: 5.0}  # most regret, relative to the exact value bound
 MOST_OF_ONE_ROW, MOST_OF_ALL_ROWS = 2.0, 1.3  # most regret relative to a kept one, and its geometric mean
 
@@ -39,8 +38,6 @@ class Row:
         measure: What the target is about: the mean regret, the episode from which the worst seed is solved, or the mean
             gap of the last policy as a share of V*.
         target: The most that the measure may be. None (default): no target here.
-        memory: What is remembered. None (default): what the preset remembers.
-        memory_bytes: Budget of a sketch. None (default): that of the preset.
         seeds: Number of runs.
         wide_seeds: Number of runs with a value bound that is too large.
     """
@@ -50,8 +47,6 @@ class Row:
     episodes: int
     measure: Literal["regret", "solved", "gap"] = "gap"
     target: float | None = None
-    memory: MemoryName | None = None
-    memory_bytes: int | None = None
     seeds: int = SEEDS
     wide_seeds: int = SEEDS
 
@@ -145,18 +140,8 @@ ROWS = (
 )
 
 
-def _low_rank(dim: int, memory_bytes: int | None) -> Row:
-    def build(seed: int) -> FiniteMDP:
-        return s4q.problems.low_rank(dim=dim, seed=seed)
-
-    name = f"low_rank d={dim}, {'all kept' if memory_bytes is None else f'{memory_bytes:,} bytes'}"
-    memory: MemoryName = "all" if memory_bytes is None else "sketch"
-    return Row(name, build, 10**6, memory=memory, memory_bytes=memory_bytes)
-
-
-PRICE_ROWS = {dim: tuple(_low_rank(dim, budget) for budget in (None, 10**6, 2 * 10**5)) for dim in (5, 10, 20)}
 FLAT_ROWS = ("chain", "DeepSea 20", "RiverSwim (6, 12)", "FrozenLake H=50")
-_BY_NAME = {row.name: row for row in (*ROWS, *(row for rows in PRICE_ROWS.values() for row in rows))}
+_BY_NAME = {row.name: row for row in ROWS}
 
 
 def solved_at(run: s4q.Run, v_star: float) -> int:
@@ -175,7 +160,7 @@ def play(case: Case) -> Outcome:
         radius=tuple(case.scale * b for b in mdp.spec.radius),
         block_radius=tuple(case.scale * b for b in mdp.spec.block_radius),
     )
-    learner = s4q.S4Q(spec, memory=row.memory, memory_bytes=row.memory_bytes)
+    learner = s4q.S4Q(spec)
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=case.seed), case.episodes)
     return Outcome(
         run.regret or 0.0,
@@ -279,24 +264,6 @@ def against_table(regrets: dict[str, float], before: dict[str, float]) -> Table:
     return result
 
 
-def price_table(seeds: int | None = None, episodes: int | None = None, processes: int = 2) -> Table:
-    """What bounded memory costs where nothing is stationary: against keeping every transition."""
-    result = empty_table(
-        "low_rank, H = 3: the price of bounded memory",
-        ("problem", "K", "regret", "regret, all kept", "ratio", "bytes", "CPU s"),
-    )
-    for rows in PRICE_ROWS.values():
-        free, *bounded = played(play, [cases_of(row, 1.0, seeds, episodes) for row in rows], processes)
-        all_kept = np.mean([o.regret for o in free])
-        for row, outcomes in zip(rows[1:], bounded, strict=True):
-            regret, held, cpu = (
-                np.mean([getattr(o, n) for o in outcomes]) for n in ("regret", "nbytes", "cpu_seconds")
-            )
-            cells = (f"{episodes or row.episodes:,}", f"{regret:.0f}", f"{all_kept:.0f}")
-            result.add_row(row.name, *cells, f"{regret / all_kept:.2f}", f"{held:,.0f}", f"{cpu:.1f}")
-    return result
-
-
 def flat_table(episodes: int | None = None, processes: int = 2) -> Table:
     """What ten and a hundred times more episodes cost, once the policy stands still."""
     result = empty_table(
@@ -338,8 +305,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         console.print(table)
         if before is not None:
             console.print(against_table(regrets, before))
-    if "price" in given.tables:
-        console.print(price_table(given.seeds, **size))
     if "flat" in given.tables:
         console.print(flat_table(**size))
 
