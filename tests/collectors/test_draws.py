@@ -7,12 +7,13 @@ from scipy.stats import binom, chisquare, hypergeom, kstest
 from s4q.collectors import draws as drawing
 from s4q.collectors.draws import Outcomes, _choose_large, choose, cumulative
 
-ONE_AT_A_TIME, AS_COUNTS = 10**9, 0  # how many draws are few
+ONE_AT_A_TIME, AS_COUNTS = True, False
 
 
 @pytest.mark.parametrize("few_draws", [ONE_AT_A_TIME, AS_COUNTS])
-def test_outcomes_have_the_multinomial_law(few_draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "_FEW_DRAWS", few_draws)
+def test_outcomes_have_the_multinomial_law(few_draws: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rule in ("_few_draws", "_few_balls"):
+        monkeypatch.setattr(drawing, rule, lambda *_: few_draws)
     probabilities = np.array([[0.5, 0.0, 0.2, 0.3]])
     table = Outcomes.of(probabilities)
     rng = np.random.default_rng(0)
@@ -58,9 +59,12 @@ def p_of_choice(draws: np.ndarray, colour: int, urn: np.ndarray, take: int) -> f
 @pytest.mark.parametrize("take", [1, 3, 7, 15, 28])
 @pytest.mark.parametrize("method", [choose, _choose_large])
 @pytest.mark.parametrize("few_draws", [ONE_AT_A_TIME, AS_COUNTS])
-def test_choosing_is_hypergeometric(take: int, method: object, few_draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choosing_is_hypergeometric(
+    take: int, method: object, few_draws: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both methods, though the second one is meant for urns beyond numpy's limit."""
-    monkeypatch.setattr(drawing, "_FEW_DRAWS", few_draws)
+    for rule in ("_few_draws", "_few_balls"):
+        monkeypatch.setattr(drawing, rule, lambda *_: few_draws)
     urn = np.array([10, 0, 6, 14])
     rng = np.random.default_rng(take)
     few = min(take, 30 - take) if method is _choose_large else take

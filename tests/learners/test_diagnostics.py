@@ -428,3 +428,17 @@ def test_more_features_than_the_episodes_can_cover() -> None:
     assert "fewer features" in found.suggestion
     small = s4q.problems.dense_random(5, 2, 5, seed=0)
     assert not [one for one in diagnosed(small, 30) if one.name.startswith("more features")]
+
+
+def test_a_sketch_that_holds_few_steps_is_found() -> None:
+    """With 300 bytes it holds 2 steps for 12 features, and the regret is many times that of the default budget."""
+    mdp = s4q.problems.river_swim(6, 12)
+    regrets = {}
+    for budget in (300, None):
+        learner = s4q.S4Q(mdp, memory_bytes=budget)
+        regrets[budget] = s4q.run(learner, CountCollector(mdp), 2000).regret or 0.0
+        found = [one for one in learner.diagnose() if one.name == "the sketch is small"]
+        assert len(found) == (budget is not None)
+        assert all("within 300 bytes" in one.says and "memory_bytes" in one.suggestion for one in found)
+        assert ("a sample of" in repr(learner.memory)) == (budget is not None)
+    assert regrets[300] > 5 * regrets[None]

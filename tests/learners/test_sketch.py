@@ -244,7 +244,8 @@ def test_chances_and_allowances_add_up() -> None:
         sizes = rng.integers(0, 20, size=5).tolist()
         total = int(rng.integers(0, 100))
         kept = allowances(sizes, total)
-        assert sum(kept) == min(total, sum(sizes))
+        assert sum(kept) == min(max(total, sum(size > 0 for size in sizes)), sum(sizes))
+        assert all(one > 0 for one, size in zip(kept, sizes, strict=True) if size)
         cap = max(kept)
         assert all(one == size or one >= cap - 1 for one, size in zip(kept, sizes, strict=True))
 

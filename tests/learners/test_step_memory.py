@@ -20,7 +20,7 @@ from s4q.core.messages import Explore, Transitions
 from s4q.core.optimism import QLevel
 from s4q.learners import sketch, sorted_rows, step_memory
 from s4q.learners.distinct_rows import DistinctRows, bits_of
-from s4q.learners.shelf import Shelf
+from s4q.learners.shelf import Shelf, least_bytes
 from s4q.learners.state_table import StateTable
 from s4q.learners.step_memory import HeldFit, StepMemory
 from s4q.problems import FiniteMDP
@@ -274,7 +274,8 @@ class Logged:
         following = kept.next_vectors
         for i in range(len(kept.levels)):
             here = self.key(np.atleast_2d(kept.vectors[i]), kept.blocks[i : i + 1])
-            after = () if kept.ended[i] else self.key(following[i], kept.next_blocks[i])
+            nowhere = kept.ended[i] or (not memory.pool and kept.levels[i] == self.spec.horizon - 1)
+            after = () if nowhere else self.key(following[i], kept.next_blocks[i])
             self.features[after] = (following[i], kept.next_blocks[i])
             state = self.key(kept.state_vectors[kept.states[i]], kept.state_blocks[kept.states[i]])
             reward = float(kept.rewards[i])
@@ -356,7 +357,7 @@ def test_the_sketch_equals_plain_loops(name: str, pool: bool, monkeypatch: pytes
 
 def test_steps_that_came_between_a_thinning_and_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Logged(MANY, monkeypatch)
-    short_phases(MANY, 16_000)
+    short_phases(MANY, 13_000)
     assert log.n_thinnings > 3
     assert log.n_new_rows > 10
 
@@ -414,7 +415,7 @@ def test_the_oracle_of_the_sketch_notices(planted: str, monkeypatch: pytest.Monk
     Logged(MANY, monkeypatch)
     monkeypatch.setattr(where, name, wrong)
     with pytest.raises(AssertionError):
-        short_phases(MANY, 16_000)
+        short_phases(MANY, 13_000)
 
 
 def one_informed_level() -> FiniteMDP:
@@ -465,3 +466,42 @@ def test_pooled_policies_of_practical_share_one_gram() -> None:
     distinct = [len({id(level.whitener) for level in learner.q.levels}) for learner in (shared, apart)]
     assert distinct == [1, 10]
     assert shared.q.nbytes < apart.q.nbytes
+
+
+@pytest.mark.parametrize("times", [1.0, 1.1, 1.5])
+@pytest.mark.parametrize("pool", [False, True])
+def test_the_smallest_budgets_keep_a_step_a_level(times: float, pool: bool) -> None:
+    """No level may be left without a step to correct its sums by."""
+    mdp = s4q.problems.river_swim(4, 5)
+    learner = s4q.S4Q(mdp, memory_bytes=int(times * least_bytes(mdp.spec, pool)), pool=pool)
+    with np.errstate(all="raise"):
+        s4q.run(learner, EpisodeCollector(mdp, seed=1), 60)
+    memory = learner.memory
+    assert isinstance(memory, StepMemory)
+    assert memory.n_thinnings > 3
+    assert all(len(shelf) >= 1 for shelf in memory.shelves)
+    assert memory.max_bytes is not None
+    assert memory.held_bytes <= memory.max_bytes
+
+
+def test_steps_of_the_last_level_lead_nowhere() -> None:
+    """Their next states are never evaluated, so that they are not held."""
+    mdp = s4q.problems.low_rank(30, 2, 4, 2, seed=0)
+    learner = s4q.S4Q(mdp, memory="all")
+    s4q.run(learner, EpisodeCollector(mdp, seed=0), 40)
+    assert isinstance(learner.memory, StepMemory)
+    last = learner.memory.shelves[1]
+    assert np.array_equal(last.next_states, last.states)
+    assert not np.array_equal(learner.memory.shelves[0].next_states, learner.memory.shelves[0].states)
+
+
+def test_an_answer_without_steps_changes_nothing() -> None:
+    mdp = s4q.problems.river_swim(4, 3)
+    memory = StepMemory(mdp.spec, True, 5000)
+    request = explore(mdp, s4q.UniformPolicy(2), (np.inf, 0.0), 1, keep=1, done=0, progress=np.zeros(3))
+    kept = EpisodeCollector(mdp).collect(request).kept
+    assert kept is not None
+    memory.add(kept, 1)
+    before = memory.held_bytes
+    memory.add(kept.rows(slice(0)), 1)
+    assert (memory.held_bytes, memory.n_episodes) == (before, 2)

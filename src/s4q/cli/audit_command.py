@@ -36,7 +36,7 @@ def small_problem(name: str, sizes: Mapping[str, int | None]) -> FiniteMDP:
 
 
 def audited(mdp: FiniteMDP, preset: PresetName, episodes: int, seed: int, delta: float) -> Audit:
-    """One recorded run, by counts, and its audit; cache and pooling are off, as the paper has neither."""
+    """One recorded run, by counts, and its audit; policies are replayed and steps are not pooled, as in the paper."""
     learner = s4q.S4Q(mdp, preset, delta=delta, memory="policies", pool=False)
     collector = s4q.collectors.CountCollector(mdp, seed=seed)
     return audit_of(s4q.run(learner, collector, episodes, record=True), mdp)

@@ -75,7 +75,10 @@ def train(
     memory: Annotated[
         MemoryName | None, typer.Option(help="What is remembered of past episodes. Without it the preset's.")
     ] = None,
-    memory_bytes: Annotated[int | None, typer.Option(help="Budget of --memory sketch; 64 MiB without it.")] = None,
+    memory_bytes: Annotated[
+        str | None,
+        typer.Option(help="Budget of the steps that --memory sketch holds; 64 MiB without it. 1e6 is understood."),
+    ] = None,
     horizon: Annotated[int | None, typer.Option(help="Steps of an episode of an environment.")] = None,
     reward_range: Annotated[
         tuple[float, float] | None,
@@ -96,11 +99,12 @@ def train(
 ) -> None:
     """Learn with S4Q; interrupted and resumed, it gives the very same result."""
     of_env = {"horizon": horizon, "reward_range": reward_range and list(reward_range), "value_bound": value_bound}
-    remembered: dict[str, Any] = {"memory": memory, "memory_bytes": memory_bytes}
-    settings = {"problem": problem, "preset": preset, "evaluation_share": evaluation_share} | remembered
     built_in, scored = problem in BUILDERS, None
     with refusals(), _interruptions(checkpoint):
         count = whole_number(episodes)
+        budget = None if memory_bytes is None else whole_number(memory_bytes)
+        remembered: dict[str, Any] = {"memory": memory, "memory_bytes": budget}
+        settings = {"problem": problem, "preset": preset, "evaluation_share": evaluation_share} | remembered
         require_count("--evaluate", evaluate, "the number of episodes to play at the end", at_least=0)
         files = Files(checkpoint=checkpoint, resume=resume, minutes=minutes, log=log)
         if built_in and any(value is not None for value in of_env.values()):

@@ -29,7 +29,7 @@ def tall_times(matrix: Array, vectors: Array) -> Array:
     >>> tall_times(np.arange(6.0).reshape(3, 2), np.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
     [[0.0, 2.0, 4.0], [1.0, 5.0, 9.0]]
     """
-    product = np.empty((len(vectors), len(matrix)))
+    product = np.empty((len(vectors), len(matrix)), dtype=np.result_type(matrix, vectors))
     step = max(_PIECE // matrix.shape[1], 1)
     for first in range(0, len(matrix), step):
         piece = matrix[first : first + step]

@@ -77,7 +77,8 @@ def require_positive(name: str, value: float, meaning: str) -> None:
 def require_count(name: str, value: int, meaning: str, at_least: int = 1) -> None:
     """A whole number; a float such as 1e5 is refused."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
-        cure = " (write 10**5, not 1e5)" if isinstance(value, float) and value >= 1000 else ""
+        whole = isinstance(value, float) and np.isfinite(value) and value >= at_least and value == int(value)
+        cure = f" (write {int(value):_})" if whole else ""
         raise ValueError(
             f"{name} is {meaning}, so it must be a whole number of at least {at_least}{cure}; got {value!r}"
         )

@@ -21,6 +21,7 @@ from s4q.learners.signs import SURE, Signs, some_return, standard_error
 _VISIBLE = 1e-3  # of the value bound: a smaller difference is not worth a word
 _ROUNDING = 1e-6
 _FEW = 100  # episodes after which a phase can be called long
+_STEPS_A_FEATURE = 4  # held by a sketch: with fewer the policies it learns may be poor
 _FEW_STEPS = 20  # steps whose next features are compared before anything is said
 _TOO_SMALL = "value bound too small"
 _LARGER = "The value_bound is too small: declare a larger one"
@@ -47,6 +48,7 @@ def diagnose(
     running: PhaseRecord | None,
     n_main: int,
     n_replayed: int,
+    sampled_steps: float | None,
     pooled_gram: Array | None,
 ) -> list[Finding]:
     """What is wrong, if anything.
@@ -62,6 +64,7 @@ def diagnose(
         running: The phase whose main loop is running; None while S3Q prepares one.
         n_main: Episodes of all main loops.
         n_replayed: Episodes that replayed past policies.
+        sampled_steps: Steps held for a level, on average, if steps were dropped; None if none was.
         pooled_gram: Sum of phi phi^T over all steps, (n_blocks, k, k), where steps of all levels are kept as one.
     """
     if n_main == 0:
@@ -73,6 +76,7 @@ def diagnose(
         *_bound_findings(spec, signs, [one for one in (last, running) if one is not None]),
         *_action_findings(spec, signs),
         *_level_law_findings(constants, signs, n_main, pooled_gram),
+        *_sample_findings(constants, sampled_steps),
     ]
     if last is None:
         return [_no_phase(n_main, practical), *findings]
@@ -283,6 +287,18 @@ def _coverage_findings(spec: Spec, record: PhaseRecord, n_main: int) -> Iterator
             f"{n_main:,} episodes for {spec.dim:,} features are {n_main / spec.dim:.2g} episodes per feature: about "
             f"{seen:,.0f} directions were seen, and nearly every episode meets a new one",
             "Use fewer features (a lower order, fewer tiles or centres), or play more episodes",
+        )
+
+
+def _sample_findings(constants: Constants, sampled_steps: float | None) -> Iterator[Finding]:
+    """A sketch that holds few steps cannot follow the values as they change."""
+    dim = constants.spec.dim
+    if sampled_steps is not None and sampled_steps < _STEPS_A_FEATURE * dim:
+        yield Finding(
+            "the sketch is small",
+            f"within {constants.memory_bytes:,} bytes it holds about {sampled_steps:,.0f} steps a level for {dim:,} "
+            "features",
+            f"Raise memory_bytes, to {_STEPS_A_FEATURE} steps a feature or more, or use fewer features",
         )
 
 

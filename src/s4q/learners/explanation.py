@@ -24,9 +24,10 @@ def explain(c: Constants) -> str:
     """
     spec = c.spec
     blocks = f"{spec.n_blocks} block{'s' if spec.n_blocks > 1 else ''} of length {spec.block_dim}"
-    first, slope = c.threshold(1)
+    replays = c.memory == "policies"
+    first, slope = c.threshold(1, replaying=replays)
     growth = f" + {slope:.4g} log n" if slope else ""
-    sources = _SOURCES[c.preset]
+    sources = _SOURCES[f"{c.preset}, replaying" if c.preset == "practical" and replays else c.preset]
     yours = "your number"
     rows = [
         ("ridge", _range(c.ridge(1, 1)), yours if c.fixed_ridge is not None else sources["ridge"]),
@@ -109,10 +110,12 @@ _SOURCES = {
     },
     "practical": {
         "ridge": "tiny: nothing known of a direction until it is seen",
-        "trigger": "d/16, at least 1: a new policy when one direction in 16 may have doubled its data; d where "
-        "policies are replayed",
+        "trigger": "d/16, at least 1: a new policy when one direction in 16 may have doubled its data",
         "width": "v sqrt(ridge) plus standard errors from the data, and with exact features a term of order 1/n",
     },
+}
+_SOURCES["practical, replaying"] = _SOURCES["practical"] | {
+    "trigger": "d: each new policy costs a replay of all others; in the first phase d/16, at least 1"
 }
 _RADIUS = {
     "computed": "computed from the exact tables: it holds the parameters of all targets",

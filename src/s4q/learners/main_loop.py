@@ -91,7 +91,7 @@ class MainLoop:
         return self.q.nbytes + self.cov_ref.nbytes + self.whitener.nbytes + self.increment.nbytes
 
     def request(self, request_id: int, threshold: tuple[float, float], max_episodes: int, keep: bool) -> Explore:
-        """Go on until the trigger, for at most `max_episodes`; are their steps to be kept?"""
+        """The request that goes on until the trigger, for at most `max_episodes`. keep: it must return their steps."""
         return Explore(
             id=request_id,
             policy=self.q,

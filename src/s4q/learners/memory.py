@@ -58,6 +58,11 @@ class Memory(Protocol):
         """The policies it holds; there may be none."""
         ...
 
+    @property
+    def sampled_steps(self) -> float | None:
+        """Steps held for a level, on average, once steps were dropped; None if none was."""
+        ...
+
     def require_fit(self, constants: Constants) -> None:
         """Refuse a memory of another problem, or of another kind than the constants say."""
         ...

@@ -50,13 +50,21 @@ class PolicyReplayMemory:
 
     @property
     def keeps_steps(self) -> bool:
-        """Never."""
+        """False: a main loop need not return its steps."""
         return False
 
     @property
     def policies(self) -> list[LinearQ]:
         """The policies, without their counts."""
         return [entry.policy for entry in self.entries]
+
+    @property
+    def sampled_steps(self) -> None:
+        """No steps are held, so none was dropped."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"PolicyReplayMemory({len(self)} policies of {self.n_episodes:,} episodes, {self.nbytes:,} bytes)"
 
     def require_fit(self, constants: Constants) -> None:
         """Refuse a memory of another problem, or where the constants want steps.

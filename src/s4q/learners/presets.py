@@ -38,7 +38,7 @@ Epochs = Literal["single", "doubling"]
 BonusFrom = Literal["previous", "own"]
 _ROUNDING = 1e-14  # of the number of samples: a smaller ridge is lost in their Gram matrix
 MemoryName = Literal["policies", "all", "sketch"]
-SKETCH_BYTES = 64 * 2**20  # thousands of episodes of most small problems
+SKETCH_BYTES = 64 * 2**20  # the default budget: all steps of most small problems
 
 
 @final
@@ -95,7 +95,7 @@ class Constants:
         if self.fixed_trigger is not None:
             return self.fixed_trigger
         if self.theory is None:
-            # While all is in the cache a new policy costs no episodes; later each one costs a replay of all others.
+            # Where steps are held a new policy costs no episodes; else each one costs a replay of all others.
             eager = self.preset == "practical" and not replaying
             return (max(self.spec.dim / 16, 1.0) if eager else float(self.spec.dim), 0.0)
         first = self.theory.trigger * log(64 * self.spec.horizon * phase**2 / self.delta)
@@ -166,8 +166,9 @@ class Constants:
 
     def check_restored(self) -> None:
         """Constants read from a file go through the checks of all others."""
-        names = ("delta", "epochs", "bonus_from", "c_replay", "max_episodes", "memory", "memory_bytes", "pool")
-        same = {name: getattr(self, name) for name in names}
+        names = ("delta", "bonus_from", "max_episodes", "memory", "memory_bytes", "pool")
+        replays = ("c_replay", "epochs") if self.memory == "policies" else ()
+        same = {name: getattr(self, name) for name in (*names, *replays)}
         ridge, width, trigger = self.fixed_ridge, self.fixed_width, self.fixed_trigger
         constants(self.spec, self.preset, ridge=ridge, bonus_width=width, trigger=trigger, **same)
 
@@ -231,6 +232,12 @@ def constants(
         raise ValueError('preset "practical" takes its width from the fitted samples: bonus_from must be "own"')
     paper, pool = preset == "paper", _pooling(spec, preset, pool)
     memory = _memory(preset, memory)
+    for name, value in (("c_replay", c_replay), ("epochs", epochs)):
+        if value is not None and memory != "policies":
+            raise ValueError(
+                f'{name} says how memory="policies" replays, but memory is "{memory}" here; leave {name} out, or pass '
+                f'memory="policies"; got {value!r}'
+            )
     return Constants(
         spec=spec,
         preset=preset,
@@ -257,16 +264,16 @@ def _memory(preset: PresetName, memory: MemoryName | None) -> MemoryName:
 def _memory_bytes(spec: Spec, memory: MemoryName, given: int | None, pool: bool) -> int | None:
     if memory != "sketch":
         if given is not None:
-            raise ValueError(f'memory_bytes is the budget of memory="sketch"; leave it out with memory="{memory}"')
+            raise ValueError(
+                f'memory_bytes is the budget of memory="sketch", but memory is "{memory}" here; leave memory_bytes '
+                f'out, or pass memory="sketch"; got {given!r}'
+            )
         return None
-    held = SKETCH_BYTES if given is None else given
-    require_count("memory_bytes", held, "the budget of the sketch", at_least=0)
-    least = least_bytes(spec, pool)
-    if held < least:
-        raise ValueError(
-            f"memory_bytes must hold a step a level at least, which is {least:,} bytes here; got {held:,}; raise it, "
-            'take fewer features, or use memory="policies"'
-        )
+    held, least = SKETCH_BYTES if given is None else given, least_bytes(spec, pool)
+    try:
+        require_count("memory_bytes", held, "the budget of the sketch, which holds a step a level or more", least)
+    except ValueError as error:
+        raise ValueError(f"{error}; raise it, leave it out for 64 MiB, or take fewer features") from None
     return int(held)
 
 

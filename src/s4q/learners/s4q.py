@@ -246,6 +246,7 @@ class S4Q:
             running=self.open_phase,
             n_main=self._n_main,
             n_replayed=self._n_replayed,
+            sampled_steps=self.memory.sampled_steps,
             pooled_gram=self._loop.cov_ref[0] + self._loop.increment[0] if self._keeps_levels else None,
         )
 

@@ -67,6 +67,10 @@ class Shelf:
         self.weights = self.settled = weights[which]
         self._known_rows = None
 
+    def renumber(self, rows: IntArray) -> None:
+        """The state of every old row of the table stands in another row now, (m,)."""
+        self.states, self.next_states, self._known_rows = rows[self.states], rows[self.next_states], None
+
     @property
     def _columns(self) -> Columns:
         return self.states, self.actions, self.next_states, self.rewards, self.ended

@@ -116,11 +116,12 @@ def systematic_sample(probabilities: Array, offset: float) -> BoolArray:
 
 
 def allowances(sizes: list[int], total: int) -> list[int]:
-    """How many rows each shelf may keep of `total`: the largest cap that is the same for all of them.
+    """How many rows each shelf may keep of `total`: the largest cap that is the same for all of them, and 1 at least.
 
     >>> allowances([10, 2, 7], 12)
     [5, 2, 5]
     """
+    total = max(total, sum(size > 0 for size in sizes))
     kept, left = [0] * len(sizes), total
     for rank, i in enumerate(sorted(range(len(sizes)), key=lambda i: sizes[i])):
         kept[i] = min(sizes[i], left // (len(sizes) - rank))

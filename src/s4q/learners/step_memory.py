@@ -85,7 +85,7 @@ class StepMemory:
     def _check_shelf(self, shelf: Shelf) -> None:
         ends = {"states": len(self.states), "next_states": len(self.states), "actions": self.spec.n_actions}
         for name, end in ends.items():
-            if getattr(shelf, name).max(initial=-1) >= end:
+            if getattr(shelf, name).max(initial=-1) >= end:  # a file holds no negative ones
                 raise ValueError(f"{name} of held steps must lie in 0..{end - 1}")
         if len(shelf) and shelf.weights.min() <= 0:
             raise ValueError("weights of held steps must be positive")
@@ -106,13 +106,24 @@ class StepMemory:
             )
 
     @property
+    def sampled_steps(self) -> float | None:
+        """Steps held for a level, on average, once steps were dropped; None if none was."""
+        return sum(map(len, self.shelves)) / len(self.shelves) if self.n_thinnings else None
+
+    def __repr__(self) -> str:
+        rows, came = sum(map(len, self.shelves)), sum(shelf.n_samples for shelf in self.shelves)
+        budget = "" if self.max_bytes is None else f" of {self.max_bytes:,}"
+        kept = f"a sample of {rows:,} steps" if self.n_thinnings else f"{rows:,} different steps"
+        return f"StepMemory({kept} stand for all {came:,}, {self.held_bytes:,}{budget} bytes)"
+
+    @property
     def keeps_steps(self) -> bool:
-        """Always."""
+        """True: a main loop must return its steps."""
         return True
 
     @property
     def policies(self) -> list[LinearQ]:
-        """None."""
+        """No policy is held, only steps."""
         return []
 
     @property
@@ -147,7 +158,11 @@ class StepMemory:
         if kept is None:
             raise ValueError("kept is None, but a memory of steps needs the steps of all episodes")
         self.n_episodes += n_episodes
-        following = np.where(kept.ended, kept.states, kept.next_states)  # so that equal last steps are equal
+        if not len(kept.states):
+            return
+        # No target looks beyond the last level. Such steps lead nowhere, so that equal ones are equal.
+        last = kept.ended if self.pool else kept.ended | (kept.levels == self.spec.horizon - 1)
+        following = np.where(last, kept.states, kept.next_states)
         occur, where = np.unique(np.concatenate([kept.states, following]), return_inverse=True)
         rows = self.states.add(kept.state_vectors[occur], kept.state_blocks[occur])[where]
         states, following = rows[: len(kept.states)], rows[len(kept.states) :]
@@ -184,7 +199,7 @@ class StepMemory:
             used[shelf.states] = used[shelf.next_states] = True
         rows = self.states.keep(used)
         for shelf in self.shelves:
-            shelf.states, shelf.next_states, shelf._known_rows = rows[shelf.states], rows[shelf.next_states], None
+            shelf.renumber(rows)
 
     def _settle_new(self, number: int) -> None:
         """Add to the sums what came since the last fit, with the values of that fit."""

@@ -170,7 +170,7 @@ def audit(run: Run, mdp: FiniteMDP) -> Audit:
     All expectations are exact. Statements that the preset does not prove are shown as not claimed, with the reason.
 
     Args:
-        run: The run; made with record=True, without cache, pooling and evaluations.
+        run: The run; made with record=True and memory="policies", without pooling and evaluations.
         mdp: The problem it was played on.
 
     >>> import s4q

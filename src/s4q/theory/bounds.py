@@ -105,7 +105,7 @@ class Prescribed:
         return np.full(spec.horizon, value)
 
     def trigger(self, phase: int, n: int) -> float:
-        """L(p, n): the progress at which a phase ends, after n of its trajectories; without a cache."""
+        """L(p, n): the progress at which a phase ends, after n of its trajectories, with memory="policies"."""
         if self.settings.fixed_trigger is not None:
             constant, slope = self.settings.fixed_trigger
             return constant + slope * log(max(n, 1))
@@ -285,7 +285,7 @@ def theorem3_values(greedy: Array, uncertainties: Array, bonuses: Array, terr: f
 
 
 def trigger_at(constants: Constants, phase: int, n: int) -> float:
-    """L(p, n): the progress that ends a phase after n of its trajectories; without a cache.
+    """L(p, n): the progress that ends a phase after n of its trajectories, with memory="policies".
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()

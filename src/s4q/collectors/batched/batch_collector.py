@@ -100,7 +100,8 @@ class BatchCollector(ShardedCollector):
         if isinstance(request, Regress | Evaluate):
             yield from fixed_shards(request, self._batch_size)
             return
-        most = max(1, min(self._batch_size, _BUFFER // (self.spec.horizon * self.spec.block_dim)))
+        vectors = 2 * self.spec.n_actions if request.keep else 1  # of a step; of all actions before and after it
+        most = max(1, min(self._batch_size, _BUFFER // (self.spec.horizon * self.spec.block_dim * vectors)))
         n, end = request.done, request.done + request.n_episodes
         while n < end:
             size = min(most, max(_FIRST_SHARD, n), end - n)

@@ -42,9 +42,12 @@ _MOST_EPISODES = 256
 def shards_of(request: Request, spec: Spec) -> Iterator[Shard]:
     """Shards of as many episodes as fit in the buffer, since their features are held until the shard is added up.
 
+    Where steps are kept, those of all actions are held.
+
     Their size is part of what a seed means, so changing it changes every result.
     """
-    size = max(1, min(_MOST_EPISODES, _BUFFER // (spec.horizon * spec.block_dim)))
+    vectors = spec.n_actions if isinstance(request, Explore) and request.keep else 1
+    size = max(1, min(_MOST_EPISODES, _BUFFER // (spec.horizon * spec.block_dim * vectors)))
     return fixed_shards(request, size)
 
 
