@@ -69,8 +69,8 @@ PLANTED = [
     ),
     Fault(
         "optimism.py",
-        "return self.clipped(_highest(self.optimistic(phi, norm_sq)))",
-        "return _highest(self.optimistic(phi, norm_sq))",
+        "return self.clipped(_highest(self.optimistic(phi, known)))",
+        "return _highest(self.optimistic(phi, known))",
         ("test_linear_q.py",),
     ),
     Fault(
@@ -79,7 +79,7 @@ PLANTED = [
         "best_actions(np, self.clipped(self.optimistic(phi)))",
         ("test_linear_q.py",),
     ),
-    Fault("optimism.py", "xp.clip(samples - 1.0, 0.0, None) + 1.0", "samples + 1.0", _NESTED),
+    Fault("optimism.py", "1.0 / xp.clip(samples, 1.0, None)", "1.0 / (samples + 1.0)", _NESTED),
     Fault(
         "policy_replay.py",
         "counts / counts.sum())  # [Alg2:Controller]",
@@ -92,7 +92,7 @@ PLANTED = [
     Fault("step_memory.py", "sums if before.sums is None else before.sums + sums", "sums"),
     Fault("sorted_rows.py", "weights * new_powers - settled * old_powers", "weights * (new_powers - old_powers)"),
     Fault("sorted_rows.py", "scale * sums[4], squares,", "sums[4], squares,"),
-    Fault("step_memory.py", "np.where(kept.ended, kept.states, kept.next_states)", "kept.next_states"),
+    Fault("step_memory.py", "np.where(last, kept.states, kept.next_states)", "kept.next_states"),
     Fault("transitions.py", "0 if shared else self.actions", "0", ("test_literal_player.py",)),
     Fault("sketch.py", "missing = gram - sampled_gram", "missing = gram"),
     Fault("sketch.py", "_UNIFORM * evenly", "evenly"),

@@ -225,7 +225,7 @@ COLLECTORS = [
         "action = self._known.get((0, features.key))",
         ("test_literal_player.py",),
     ),
-    Fault("greedy_actor.py", "if blocks != self._in_order:\n", "if False:\n", ("test_literal_player.py",)),
+    Fault("greedy_actor.py", "level.width[blocks].tolist()", "level.width.tolist()", ("test_literal_player.py",)),
     Fault("greedy_actor.py", "variance = square - x * x", "variance = square", ("test_literal_player.py",)),
     Fault("greedy_actor.py", "1e-300) - ridge", "1e-300)", ("test_literal_player.py",)),
     Fault("greedy_actor.py", "x + w * sqrt(norm_sq) for", "x + w * norm_sq for", ("test_literal_player.py",)),

@@ -238,7 +238,8 @@ def test_a_run_says_what_its_record_says() -> None:
         assert (found.gap, found.phase) == (first.certificate.gap, first.certificate.phase)  # type: ignore[union-attr]
     short = s4q.certify(learner)
     assert short.upper >= s4q.certify(first.record).upper
-    assert s4q.run(learner, collector, 1, record=True).certificate.upper == short.upper  # type: ignore[union-attr]
+    # One episode more can only add to what is known.
+    assert s4q.run(learner, collector, 1, record=True).certificate.upper <= short.upper  # type: ignore[union-attr]
     assert s4q.run(learner, collector, 1).certificate is None
 
 

@@ -122,7 +122,7 @@ def load(path: str | PathLike[str]) -> Checkpoint:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(f"{folder}/run.s4q", s4q.S4Q(mdp), seed=7)
     ...     load(f"{folder}/run.s4q").learner
-    S4Q(practical, phase 1, main loop, 15040 bytes)
+    S4Q(practical, phase 1, main loop, 15200 bytes)
     """
     place = Path(path)
     manifest, arrays = archive.read(place, SCHEMA, "s4q")
