@@ -428,6 +428,7 @@ def one_informed_level() -> FiniteMDP:
     )
 
 
+@pytest.mark.slow
 def test_pooled_and_per_level_fits_agree_where_only_one_level_has_data() -> None:
     """The parameter of the first level has the same law either way; a planted shift of 0.05 is noticed."""
     mdp = one_informed_level()

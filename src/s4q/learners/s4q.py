@@ -79,9 +79,9 @@ class S4Q:
 
     >>> import s4q
     >>> mdp = s4q.problems.river_swim(6, horizon=12)
-    >>> run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=0), episodes=10**6)
+    >>> run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=0), episodes=10**4)
     >>> run.episodes, run.phases > 10, bool(run.gap < mdp.v_star)
-    (1000000, True, True)
+    (10000, True, True)
     """
 
     constants: Constants
