@@ -84,7 +84,8 @@ def test_table_of_exploration_is_what_the_benchmark_computes() -> None:
         assert f"{run.nbytes:,}" == held
 
 
-@pytest.mark.parametrize("name", ["DeepSea 10", pytest.param("chain", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["DeepSea 10", "chain"])
 def test_rows_of_practical_are_what_the_benchmark_computes(name: str) -> None:
     """Two quick rows, all seeds; the others come from `make bench-practical`."""
     found = re.search(rf"^\| {name} \| [\d,]+ \| ([\d.]+) \|", README, re.M)

@@ -125,6 +125,7 @@ def promises(c: float) -> np.ndarray:
     return np.array(gaps)
 
 
+@pytest.mark.slow
 def test_ucbvi_is_optimistic_if_its_bonus_is_wide() -> None:
     wide, narrow = promises(3.0), promises(0.01)
     assert wide.min() > 0

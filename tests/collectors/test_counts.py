@@ -127,6 +127,7 @@ def test_explore_has_the_same_law(threshold: tuple[float, float], kind: str) -> 
     assert p_of_same_law(played, counted) > 1e-3
 
 
+@pytest.mark.slow
 def test_explore_with_pooled_progress_has_the_same_law() -> None:
     mdp = s4q.problems.river_swim(3, 4)
     request_of = explore_of(mdp, s4q.UniformPolicy(2), (17.3, 0.5), pool=True)
@@ -147,6 +148,7 @@ class OneEpisodeLate:
         return answer + self.right.collect(late)
 
 
+@pytest.mark.slow
 def test_explore_test_notices_planted_errors() -> None:
     mdp = small()
     policy = random_q(mdp)
@@ -279,6 +281,7 @@ def rare_and_heavy() -> tuple[FiniteMDP, np.ndarray]:
     return mdp, white
 
 
+@pytest.mark.slow
 def test_rare_heavy_features_are_found_with_few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The crossing is a single rare event: its episode number is geometric, and finding it takes order log n cuts."""
     mdp, white = rare_and_heavy()
@@ -300,6 +303,7 @@ def test_rare_heavy_features_are_found_with_few_cuts(monkeypatch: pytest.MonkeyP
     assert kstest(numbers, geom(1.3e-4).cdf).pvalue < 1e-3
 
 
+@pytest.mark.slow
 def test_a_bursty_crossing_under_a_growing_threshold_has_the_same_law() -> None:
     """Rare large steps, a threshold that grows fast: a chunk may end below its last threshold and yet have crossed."""
     mdp, white = rare_and_heavy()

@@ -291,6 +291,7 @@ def test_no_dice_are_used_twice(mode: str) -> None:
         left -= answer.n_episodes
 
 
+@pytest.mark.slow
 def test_state_grows_with_phases_only_and_phases_like_the_log() -> None:
     """The same bytes a phase at K and at 1000 K; a factor 1000 in K adds about as many phases each time."""
     mdp = s4q.problems.low_rank()
