@@ -5,7 +5,8 @@ learning costs an episode: features, policy, fits and memory together. CPU time 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -16,7 +17,7 @@ from rich.table import Table
 
 import s4q
 from benchmarks.control import POLE_RANGES
-from benchmarks.runs import arguments, chosen, empty_table, played, yes
+from benchmarks.runs import add_to_file, arguments, chosen, empty_table, played, yes
 from s4q.features import Fourier, PerAction
 
 SEEDS = 3
@@ -121,8 +122,15 @@ def line(row: Row, outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def table(rows: Sequence[Row] = ROWS, *, seeds: int = SEEDS, episodes: int | None = None, processes: int = 1) -> Table:
-    """A line per row."""
+def table(
+    rows: Sequence[Row] = ROWS,
+    *,
+    seeds: int = SEEDS,
+    episodes: int | None = None,
+    processes: int = 1,
+    kept: Path | None = None,
+) -> Table:
+    """A line per row. `kept` is the file of `--json`."""
     result = empty_table(
         f"Agent.learn end to end, {seeds} seeds: CPU over that of the environment alone",
         (
@@ -140,16 +148,17 @@ def table(rows: Sequence[Row] = ROWS, *, seeds: int = SEEDS, episodes: int | Non
     )
     groups = [[Case(row.name, episodes or row.episodes, seed) for seed in range(seeds)] for row in rows]
     for row, outcomes in zip(rows, played(play, groups, processes), strict=True):
+        add_to_file(kept, row.name, [asdict(one) for one in outcomes])
         result.add_row(*line(row, outcomes))
     return result
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = arguments("CPU of whole Agent.learn calls over that of the environment alone.", "nothing")
+    parser = arguments("CPU of whole Agent.learn calls over that of the environment alone.", "the outcomes")
     parser.set_defaults(seeds=SEEDS, processes=1)
     given = parser.parse_args(argv)
-    shown = table(chosen(ROWS, given.rows), seeds=given.seeds, episodes=given.episodes, processes=given.processes)
-    Console(width=150).print(shown)
+    size = {"seeds": given.seeds, "episodes": given.episodes, "processes": given.processes}
+    Console(width=150).print(table(chosen(ROWS, given.rows), **size, kept=given.json))
 
 
 if __name__ == "__main__":

@@ -193,8 +193,12 @@ def test_the_linear_mdp_is_one() -> None:
     assert mdp.v_star <= 1.0
 
 
-def test_the_cpu_of_learning_is_measured_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cpu_of_learning_is_measured_end_to_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     made = learn_cpu.Outcome(learn=3.0, alone=0.1, n_steps=1000, phases=2, mean_return=-1.0)
     assert learn_cpu.line(learn_cpu.ROWS[2], [made, replace(made, learn=1.0)])[-3:] == ["20.0 (30.0)", "<= 20", "yes"]
-    learn_cpu.main(["--rows", "Taxi", "--seeds", "1", "--episodes", "3"])
+    file = tmp_path / "cpu.json"
+    learn_cpu.main(["--rows", "Taxi", "--seeds", "1", "--episodes", "3", "--json", str(file)])
     assert "Taxi" in capsys.readouterr().out
+    [kept] = json.loads(file.read_text())["Taxi H=50"]
+    assert kept["n_steps"] == 150
+    assert kept["learn"] > kept["alone"] > 0
