@@ -7,8 +7,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium.wrappers import TimeLimit, TransformObservation
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper
+from gymnasium.wrappers import TimeLimit, TransformObservation, TransformReward
+from gymnasium.wrappers.vector import ClipReward as ClipVectorReward
+from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorStatistics
 
 import s4q
 from s4q.features import Fourier, OneHot
@@ -85,7 +87,7 @@ class Diary(gym.Wrapper):
 def test_returns_and_lengths_along_the_way(tmp_path: Path) -> None:
     """What the run says is what the environment saw, phase by phase, also when it was interrupted."""
     env = Diary(gym.make("CliffWalking-v1"))
-    agent = s4q.Agent(env, horizon=9).learn(40, callback=s4q.JsonLines(tmp_path / "log.jsonl"))
+    agent = s4q.Agent(env, horizon=9, reward_range=(-100, 0)).learn(40, callback=s4q.JsonLines(tmp_path / "log.jsonl"))
     run = agent.last_run
     assert run is not None
     assert run.replay_episodes == 0  # all in the cache, so all were played in main loops
@@ -100,7 +102,9 @@ def test_returns_and_lengths_along_the_way(tmp_path: Path) -> None:
     logged = [line["mean_return"] for line in s4q.JsonLines(tmp_path / "log.jsonl").lines() if line["event"] == "phase"]
     assert logged == [point.mean_return for point in run.curve[:-1]]
     path = tmp_path / "half.s4q"
-    halves = s4q.Agent(env, horizon=9).learn(40, checkpoint=path, stop=lambda r: r.episodes >= 17)
+    halves = s4q.Agent(env, horizon=9, reward_range=(-100, 0)).learn(
+        40, checkpoint=path, stop=lambda r: r.episodes >= 17
+    )
     assert halves.n_episodes < 40
     resumed = s4q.Agent.load(path, env).resume().last_run
     assert resumed is not None
@@ -377,3 +381,39 @@ def test_resume_can_be_stopped_early(tmp_path: Path) -> None:
     again = s4q.Agent.load(path, env=lake()).resume(checkpoint=path, stop=lambda run: run.episodes >= 60)
     assert 60 <= again.n_episodes < 120
     assert bits(s4q.Agent.load(path, env=lake()).resume()) == bits(small_agent().learn(120))
+
+
+def kinder(env: gym.Env) -> gym.Env:
+    return TransformReward(env, lambda reward: max(reward, -1))
+
+
+def test_a_reward_wrapper_voids_the_range_of_the_table() -> None:
+    """With the table's [-100, 0] this agent would learn nothing; the range must be told, and then it learns."""
+    env = kinder(gym.make("CliffWalking-v1"))
+    with pytest.raises(ValueError, match=r"since TransformReward may change the rewards .*\[-100, -1\]; pass reward_"):
+        s4q.Agent(env, horizon=20)
+    agent = s4q.Agent(env, horizon=20, reward_range=(-1, 0)).learn(150)
+    assert agent.evaluate(1).mean == -13.0
+    watched = gym.wrappers.RecordEpisodeStatistics(gym.make("CliffWalking-v1"))
+    assert s4q.Agent(watched, horizon=20).learner.spec.reward_min == -100.0
+
+
+@pytest.mark.parametrize("vector", [SyncVectorEnv, AsyncVectorEnv])
+def test_vectors_say_what_their_envs_say(vector: Any) -> None:
+    """Range and horizon are found in processes and under wrappers of the vector as they are in a plain vector."""
+    plain = vector([lake, lake])
+    try:
+        for env in (plain, VectorStatistics(plain), VectorWrapper(plain)):
+            spec = s4q.Agent(env).learner.spec
+            assert (spec.reward_min, spec.reward_max, spec.horizon) == (0.0, 1.0, 100)
+        with pytest.raises(ValueError, match="since ClipReward may change the rewards"):
+            s4q.Agent(ClipVectorReward(plain, 0, 1))
+        assert bits(s4q.Agent(VectorStatistics(plain), horizon=HORIZON).learn(60)) == after_60_episodes(0)
+    finally:
+        plain.close()
+    mixed = vector([lake, lambda: kinder(lake())])
+    try:
+        with pytest.raises(ValueError, match="since TransformReward may change the rewards"):
+            s4q.Agent(mixed)
+    finally:
+        mixed.close()

@@ -172,7 +172,7 @@ def test_envs_made_to_be_looked_at_are_closed() -> None:
             closed.append(1)
             super().close()
 
-    env = AsyncVectorEnv([lambda: Closes(cliff())] * 2)
+    env = AsyncVectorEnv([lambda: Closes(cliff()), lambda: Closes(cliff())])
     try:
         closed.clear()
         with single_envs(env) as singles:

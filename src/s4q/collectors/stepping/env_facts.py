@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from s4q.collectors.stepping.step_features import EpisodeAddress
+from s4q.collectors.stepping.wrappers import single_envs, wrappers_that_may_change
 from s4q.core.messages import FeatureMap, Spec
 from s4q.core.validation import require_count
 from s4q.features.spaces import cure_of, gymnasium_spaces, sizes_of
@@ -128,11 +129,12 @@ def time_limit(env: Any) -> int | None:
     (100, None)
     """
     limits: list[Any] = []
-    for layer in (env, *(getattr(env, "envs", None) or ())):
-        limits.append(getattr(getattr(layer, "spec", None), "max_episode_steps", None))
-        while layer is not None:
-            limits += [getattr(layer, field, None) for field in ("_max_episode_steps", "max_episode_steps")]
-            layer = getattr(layer, "env", None)
+    with single_envs(env) as singles:
+        for layer in (env, *singles):
+            limits.append(getattr(getattr(layer, "spec", None), "max_episode_steps", None))
+            while layer is not None:
+                limits += [getattr(layer, field, None) for field in ("_max_episode_steps", "max_episode_steps")]
+                layer = getattr(layer, "env", None)
     return min((int(limit) for limit in limits if isinstance(limit, int | np.integer)), default=None)
 
 
@@ -164,18 +166,38 @@ def horizon_of(env: Any, declared: int | None) -> int:
 
 
 def reward_range_of(env: Any, declared: tuple[float, float] | None) -> tuple[float, float]:
-    """The declared range, else that of the environment's own table `P`; 0 is in it, as an ended episode earns 0."""
+    """The declared range, else that of the environment's own table `P`; 0 is in it, as an ended episode earns 0.
+
+    The table is trusted only where no wrapper may change rewards. Of a vector all sub-environments count.
+    """
     if declared is not None:
         return declared
-    single = env.envs[0] if getattr(env, "envs", None) else env
-    table = getattr(getattr(single, "unwrapped", single), "P", None)
-    if not isinstance(table, dict):
+    rewards = _table_rewards(env)
+    if rewards is None:
         raise ValueError(
             f"reward_range must be given, since {env_name(env)} does not say which rewards it pays and a range is "
             "never guessed from data; pass reward_range=(lowest, highest) of a single step"
         )
-    rewards = [float(row[2]) for actions in table.values() for rows in actions.values() for row in rows]
+    changing = wrappers_that_may_change(env, "rewards")
+    if changing:
+        raise ValueError(
+            f"reward_range must be given, since {', '.join(changing)} may change the rewards that {env_name(env)} has "
+            f"in its table, which lie in [{min(rewards):g}, {max(rewards):g}]; pass reward_range=(lowest, highest) of "
+            "a single step as you see it"
+        )
     return min(0.0, *rewards), max(0.0, *rewards)
+
+
+def _table_rewards(env: Any) -> set[float] | None:
+    """The rewards in the tables of an environment, or of all those of a vector; None where one has no table."""
+    rewards: set[float] = set()
+    with single_envs(env) as singles:
+        for single in singles:
+            table = getattr(getattr(single, "unwrapped", single), "P", None)
+            if not isinstance(table, dict):
+                return None
+            rewards |= {float(row[2]) for actions in table.values() for rows in actions.values() for row in rows}
+    return rewards or None
 
 
 def require_fit(features: FeatureMap, space: Any, name: str) -> None:

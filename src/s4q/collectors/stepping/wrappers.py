@@ -72,7 +72,7 @@ def wrappers_that_may_change(env: Any, what: Change) -> tuple[str, ...]:
 def single_envs(env: Any) -> Iterator[list[Any]]:
     """The environments of a vector, or the environment itself; none where a vector steps them all as one.
 
-    Sub-environments in other processes cannot be looked at, so theirs are made by the same functions, and closed.
+    Sub-environments in other processes cannot be looked at. Their functions, each once, make others, which are closed.
     """
     inner = getattr(env, "unwrapped", env)
     if not hasattr(inner, "num_envs"):
@@ -84,7 +84,7 @@ def single_envs(env: Any) -> Iterator[list[Any]]:
         return
     made: list[Any] = []
     try:
-        made.extend(make() for make in getattr(inner, "env_fns", None) or ())
+        made.extend(make() for make in dict.fromkeys(getattr(inner, "env_fns", None) or ()))
         yield made
     finally:
         for one in made:
