@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "s4q"
 LAYERS = [
     {"cli"},
     {"__init__"},
-    {"agent", "stream"},
+    {"agent", "stream", "wrappers"},
     {"theory"},
     {"running"},
     {"certificates", "baselines"},

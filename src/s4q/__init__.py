@@ -42,19 +42,21 @@ from s4q.running.logs import JsonLines, TensorBoard
 from s4q.running.loop import run
 from s4q.stream import Stream
 
+_LATER = ("theory", "wrappers")
+
 if TYPE_CHECKING:
-    from s4q import theory
+    from s4q import theory, wrappers
 else:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> ModuleType:
-        """Import `s4q.theory` when it is first used, since most programs never use it."""
-        if name == "theory":
-            return import_module("s4q.theory")
+        """Import `s4q.theory` and `s4q.wrappers` (which needs gymnasium) when they are first used."""
+        if name in _LATER:
+            return import_module(f"s4q.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "theory"})
+    return sorted({*globals(), *_LATER})
 
 
 __all__ = [
@@ -104,4 +106,5 @@ __all__ = [
     "run",
     "save",
     "theory",
+    "wrappers",
 ]

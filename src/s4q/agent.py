@@ -5,7 +5,7 @@ algorithm is in `learners/s4q.py`, the loop in `running/loop.py`; nothing is com
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf, sqrt
 from os import PathLike
 from typing import Any, cast, final
@@ -15,18 +15,25 @@ from numpy.typing import ArrayLike, NDArray
 
 from s4q.certificates.certifier import Certificate, certify
 from s4q.collectors import GymCollector, VectorCollector
+from s4q.collectors.stepping.action_numbers import ActionNumbers
+from s4q.collectors.stepping.declared_facts import declared_facts
+from s4q.collectors.stepping.env_explanation import WarmUp, explain_env
 from s4q.collectors.stepping.env_facts import (
     env_name,
     horizon_of,
     is_vector,
+    made_env,
     require_fit,
     reward_range_of,
     spaces_of,
+    time_limit,
 )
+from s4q.collectors.stepping.observations import batch_of
+from s4q.collectors.stepping.warm_up import n_warm_up_episodes, random_play
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
-from s4q.features import OneHot, default_features, registry
+from s4q.features import Unmeasured, default_features, registry
 from s4q.learners.presets import MemoryName, PresetName
 from s4q.learners.s4q import S4Q
 from s4q.running import checkpoint as checkpoints
@@ -70,16 +77,20 @@ class Agent:
     """Learns a Gymnasium environment (or VectorEnv) with finitely many actions.
 
     Args:
-        env: The environment. Its actions must be a Discrete space.
-        features: Feature map of the observations. None (default): one-hot for whole numbers, a Fourier basis per action
-            for small boxes.
-        horizon: Steps of an episode. None (default): the env's time limit.
+        env: The environment, or the id of one: Agent("CartPole-v1"). Its actions are Discrete, MultiDiscrete or
+            MultiBinary.
+        features: Feature map of the observations. None (default): one-hot for whole numbers, a small Fourier basis per
+            action for up to 8 real numbers, both for mixtures; see features.default_features. Ranges that the space
+            leaves open are measured on the first episodes of `learn`.
+        horizon: Steps of an episode. None (default): the env's time limit, else the declared one for Gymnasium's own
+            environments. The cost of a phase grows with it; `explain` says if less would do.
         preset: Constants of S4Q, "practical" by default; see S4Q.
-        reward_range: Lowest and highest reward of a step. None (default): that of the env's table, where it has one.
+        reward_range: Lowest and highest reward of a step. None (default): the declared one of Gymnasium's own
+            environments, else that of the env's table, where it has one.
         stationary: True if dynamics and rewards do not depend on the step. None (default): the feature map's
             `stationary`.
-        value_bound: Bound on the return of an episode, 1 when it pays once. None (default): the highest reward at every
-            step.
+        value_bound: Bound on the return of an episode, 1 when it pays once. None (default): the declared one of
+            Gymnasium's own environments if reward_range is None too, else the highest reward at every step.
         well_specified: True if the features are exact. None (default): True for one-hot features only.
         radius: Bound on the norm of the true parameters, as of Spec.of. Only presets with a proof read it. None
             (default): an assumption, named by `learner.explain()`.
@@ -120,8 +131,17 @@ class Agent:
         memory: MemoryName | None = None,
         memory_bytes: int | None = None,
     ) -> None:
-        spaces = spaces_of(env)
-        features = default_features(*spaces) if features is None else features
+        env = made_env(env)
+        facts = declared_facts(env)
+        if features is None:
+            low, high = (None, None) if facts is None or facts.observation_range is None else facts.observation_range
+            features = default_features(*spaces_of(env), low=low, high=high)
+        if facts is not None:
+            if horizon is None and time_limit(env) is None:
+                horizon = facts.horizon
+            if reward_range is None:
+                reward_range = facts.reward_range
+                value_bound = facts.value_bound if value_bound is None else value_bound
         spec = Spec.of(
             features,
             horizon=horizon_of(env, horizon),
@@ -129,7 +149,7 @@ class Agent:
             value_bound=value_bound,
             radius=radius,
             stationary=bool(getattr(features, "stationary", False)) if stationary is None else stationary,
-            well_specified=isinstance(features, OneHot) if well_specified is None else well_specified,
+            well_specified=bool(getattr(features, "exact", False)) if well_specified is None else well_specified,
         )
         learner = S4Q(
             spec,
@@ -142,6 +162,8 @@ class Agent:
             memory_bytes=memory_bytes,
         )
         self._assemble(env, features, learner, drawn_seed(seed))
+
+    _warm_up: WarmUp | None = None  # what measured the ranges of the features
 
     def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int) -> None:
         self.env = env
@@ -198,6 +220,8 @@ class Agent:
             evaluation_share: Share of the episodes that only evaluate, for the certificate, as of `s4q.run`.
         """
         self._interrupted = None
+        require_count("episodes", episodes, "the number of episodes to play")
+        warm_up = self._measure_ranges(int(episodes))
         self.last_run = run(
             self.learner,
             self.collector,
@@ -208,8 +232,27 @@ class Agent:
             stop=stop,
             stop_when_gap=stop_when_gap,
             evaluation_share=evaluation_share,
+            warm_up=warm_up,
         )
         return self
+
+    def _measure_ranges(self, episodes: int) -> tuple[int, int]:
+        """Let waiting features measure their ranges; the episodes and steps it took."""
+        waiting = self.features
+        if not isinstance(waiting, Unmeasured):
+            return (0, 0)
+        observations, played = random_play(self.collector, n_warm_up_episodes(episodes))
+        features, _ = waiting.measured(observations)
+        self._assemble(self.env, features, self.learner, self.seed)
+        self._warm_up = WarmUp(waiting.dimensions, played.n_episodes, played.n_steps)
+        return played.n_episodes, played.n_steps
+
+    def explain(self) -> str:
+        """Where constants, horizon and features come from, and what they mean in numbers of episodes; print it."""
+        run, spec = self.last_run, self.learner.spec
+        lengths = [] if run is None else [point.mean_length for point in run.curve if point.mean_length is not None]
+        lines = explain_env(self.env, self.features, spec, self._warm_up, lengths)
+        return "\n".join([self.learner.explain(), *lines])
 
     def resume(
         self,
@@ -268,14 +311,7 @@ class Agent:
         """
         del deterministic
         space, actions = spaces_of(self.env)
-        array = np.asarray(observation)
-        single = array.shape == (space.shape or ())
-        if not single and array.shape[1:] != (space.shape or ()):
-            raise ValueError(
-                f"observation must have the shape {space.shape} of the env's observations, or a first axis more for a "
-                f"batch of them; got {array.shape}"
-            )
-        batch = array[None] if single else array
+        batch, single = batch_of(space, observation)
         steps = _one_each("state", state, len(batch), "iu", "the step of each episode, as the last call returned it")
         steps[_one_each("episode_start", episode_start, len(batch), "biuf", "True where an episode begins") > 0] = 0
         chosen = np.zeros(len(batch), dtype=np.int64)
@@ -284,8 +320,8 @@ class Agent:
         for h in np.unique(levels).tolist():
             rows = np.flatnonzero(levels == h)
             chosen[rows] = policy.greedy(h, self.features(h, batch[rows]))
-        chosen += int(actions.start)
-        return (chosen[0], (steps + 1).reshape(())) if single else (chosen, steps + 1)
+        taken = ActionNumbers.of(actions).many(chosen)
+        return (taken[0], (steps + 1).reshape(())) if single else (taken, steps + 1)
 
     def evaluate(self, episodes: int) -> Evaluation:
         """Play the policy without learning. The same episodes are played every time; `learn` never plays them.
@@ -296,7 +332,12 @@ class Agent:
         require_count("episodes", episodes, "the number of episodes to play")
         spec = self.learner.spec
         seen = self.collector.collect(Evaluate(_EVALUATION, self.policy, int(episodes)))
-        mean, n = seen.return_sum / seen.n_episodes, seen.n_episodes
+        if not seen.n_returns:
+            raise ValueError(
+                f"evaluate needs episodes that are played to their end, but all {seen.n_episodes} were cut before the "
+                f"horizon {spec.horizon}; raise the env's time limit, or choose a shorter horizon"
+            )
+        mean, n = seen.return_sum / seen.n_returns, seen.n_returns  # an episode that was cut has no return
         squares = cast(float, seen.return_sum_sq)  # known wherever episodes are stepped
         spread = max(squares / n - mean**2, 0.0)
         error = _Z * sqrt(spread / (n - 1)) if n > 1 else inf  # one episode does not show the spread
@@ -326,7 +367,7 @@ class Agent:
 
         Args:
             path: The file to read.
-            env: The environment, made again.
+            env: The environment, made again, or its id.
             features: The feature map, needed only where it holds your own code. None (default): the one of the file.
         """
         found = checkpoints.load(path)
@@ -335,8 +376,9 @@ class Agent:
             raise ValueError(f"{path} holds a bare {type(found.learner).__name__} and no Agent; read it with s4q.load")
         agent = cls.__new__(cls)
         made = registry.from_config(config) if features is None else features
-        agent._assemble(env, made, found.learner, found.seed)
+        agent._assemble(made_env(env), made, found.learner, found.seed)
         agent._interrupted = found if found.begun else None  # `save` leaves nothing to finish
+        agent._warm_up = WarmUp.from_config(found.extra.get("warm_up"))
         return agent
 
     def _autosave(self, where: str | PathLike[str] | Autosave | None) -> Autosave | None:
@@ -346,7 +388,8 @@ class Agent:
         return replace(plain, extra={**plain.extra, **self._extra()})
 
     def _extra(self) -> dict[str, Any]:
-        return {"features": registry.to_config(self.features), "env": env_name(self.env)}
+        warm_up = None if self._warm_up is None else asdict(self._warm_up)
+        return {"features": registry.to_config(self.features), "env": env_name(self.env), "warm_up": warm_up}
 
 
 def _one_each(name: str, value: ArrayLike | None, n: int, kinds: str, meaning: str) -> NDArray[np.int64]:

@@ -24,9 +24,9 @@ from s4q.features.unmeasured import Unmeasured
 
 MOST_PAIRS = 200_000  # (s, a): with more, no learner sees every pair often enough
 MOST_DIMENSIONS = 8
-MOST_TERMS = 40  # features per action of a Box: a stated budget
+MOST_TERMS = 64  # features per action of a Box: a stated budget
 MOST_FEATURES = 20_000  # of a mixture, over all its blocks
-ORDERS = {1: 5, 2: 3, 3: 2, 4: 1}  # of the whole basis, by dimension; above, order 1 in single dimensions and pairs
+ORDERS = {1: 5, 2: 3, 3: 3, 4: 1}  # of the whole basis, by dimension; above, order 1 in single dimensions and pairs
 
 
 def default_features(
@@ -38,7 +38,7 @@ def default_features(
 ) -> FeatureMap:
     """One-hot for whole numbers, a small Fourier basis per action for at most 8 real numbers, both for mixtures.
 
-    The order of the basis is 5, 3, 2, 1 in 1, 2, 3, 4 dimensions. In 5 to 8 dimensions it is 1, in single dimensions
+    The order of the basis is 5, 3, 3, 1 in 1, 2, 3, 4 dimensions (6, 16, 64, 16 features per action). In 5 to 8 dimensions it is 1, in single dimensions
     and pairs of them (16 to 37 features per action). Real numbers without finite bounds make `Unmeasured` features,
     whose ranges the first `Agent.learn` measures.
 

@@ -17,7 +17,7 @@ from s4q.features.layout import Layout
 from s4q.features.mixed import Mixed
 from s4q.features.per_action import PerAction
 
-MARGIN = 0.5  # of the measured width, added on each side: a policy that has learned goes where random actions do not
+MARGIN = 0.25  # of the measured width, added on each side: a policy that has learned goes where random actions do not
 
 
 @final
@@ -77,6 +77,10 @@ class Unmeasured:
         if not np.isfinite(seen).all():
             raise ValueError("observations must be finite; the ranges of the features are measured on them")
         least, most = seen.min(axis=0), seen.max(axis=0)
+        # A number that is open on both sides and was seen on both sides of 0 gets a range around 0.
+        around = np.isinf(self.low) & np.isinf(self.high) & (least < 0) & (most > 0)
+        largest = np.maximum(np.abs(least), np.abs(most))
+        least, most = np.where(around, -largest, least), np.where(around, largest, most)
         # A number that never changed has no width to go by.
         width = np.where(most > least, most - least, np.maximum(np.abs(most), 1.0))
         low = np.where(np.isfinite(self.low), self.low, np.minimum(least - MARGIN * width, self.high))

@@ -31,8 +31,8 @@ class Candidate:
 
     @classmethod
     def of(cls, record: PhaseRecord) -> "Candidate":
-        """The policy of a phase that has played at least one episode."""
-        return cls(record.q, record.phase, record.n_episodes, record.return_sum, record.return_sum_sq)
+        """The policy of a phase that has played at least one episode to its end. Episodes that were cut are left out."""
+        return cls(record.q, record.phase, record.n_returns, record.return_sum, record.return_sum_sq)
 
     @property
     def mean(self) -> float:

@@ -202,7 +202,7 @@ class S4Q:
     def best(self) -> LinearQ:
         """The policy to deploy: the one whose own returns speak best for it; see `best_policy`. Not the newest."""
         best, loop = self._best, self._loop
-        if self._s3q is None and loop.n_episodes:  # the running phase counts too
+        if self._s3q is None and loop.record().n_returns:  # the running phase counts too
             best = best.with_candidate(Candidate.of(loop.record()))
         return self.policy if best.best is None else best.best.policy
 
@@ -359,8 +359,9 @@ class S4Q:
     def _end_phase(self) -> None:
         loop = self._loop
         self.last_phase = loop.record()
-        self._best = self._best.with_candidate(Candidate.of(self.last_phase))
-        self._signs = self._signs.with_phase(self.last_phase, self.spec.value_bound[0])
+        if self.last_phase.n_returns:  # a policy whose episodes were all cut has no return to be judged by
+            self._best = self._best.with_candidate(Candidate.of(self.last_phase))
+            self._signs = self._signs.with_phase(self.last_phase, self.spec.value_bound[0])
         self.memory.append(loop.q, loop.n_episodes)  # [Alg2:Append]
         self._gram = loop.cov_ref + loop.increment
         self._next_id += 1

@@ -23,7 +23,7 @@ from s4q.running import archive
 from s4q.running.archive import CheckpointError, refusal
 from s4q.running.progress import Progress
 
-SCHEMA = 6
+SCHEMA = 7
 Extra = Mapping[str, Any]  # what JSON can hold
 
 
@@ -136,14 +136,21 @@ def load(path: str | PathLike[str]) -> Checkpoint:
 
 
 def where_to_begin(
-    source: Learner | Checkpoint, seed: int, episodes: int, record: bool, evaluation_share: float | None
+    source: Learner | Checkpoint,
+    seed: int,
+    episodes: int,
+    record: bool,
+    evaluation_share: float | None,
+    warm_up: tuple[int, int] = (0, 0),
 ) -> tuple[Learner, Progress]:
     """The learner and the progress to go on from. Refused where the run would not be the interrupted one."""
     if not isinstance(source, Checkpoint):
         share = float(evaluation_share or 0.0)
         begins = (seed, episodes, source.spec, getattr(source, "constants", None), getattr(source, "n_episodes", 0))
         name = blake2b(repr((*begins, share)).encode(), digest_size=6).hexdigest()
-        return source, Progress(budget=episodes, name=name, record=() if record else None, evaluation_share=share)
+        before = {"episodes": warm_up[0], "warm_up_episodes": warm_up[0], "steps": warm_up[1]}
+        kept = () if record else None
+        return source, Progress(budget=episodes, name=name, record=kept, evaluation_share=share, **before)
     progress = source.progress
     if source.learner.n_episodes != source.n_episodes:
         raise ValueError("the learner of this checkpoint has learned more since it was loaded; load the file again")
@@ -159,8 +166,8 @@ def where_to_begin(
         raise ValueError(
             f"the checkpoint is of a run with evaluation_share {progress.evaluation_share}; got {share}, pass the same"
         )
-    kept = progress.record if record else None
-    return source.learner, replace(progress, budget=episodes, record=kept, evaluation_share=share)
+    recorded = progress.record if record else None
+    return source.learner, replace(progress, budget=episodes, record=recorded, evaluation_share=share)
 
 
 def _packed(learner: Learner, seed: int, progress: Progress, extra: Extra) -> Packed:

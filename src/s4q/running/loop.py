@@ -30,6 +30,7 @@ def run(
     record: bool = False,
     checkpoint: str | PathLike[str] | Autosave | None = None,
     progress_bar: bool = False,
+    warm_up: tuple[int, int] = (0, 0),
 ) -> Run:
     """Let a learner learn from a collector for a number of episodes. Call it again, with the same collector, to go on.
 
@@ -54,6 +55,8 @@ def run(
         checkpoint: File to write at the beginning, after every phase, every 5 minutes and at the end; or an Autosave,
             with an interval of its own. None (default): nothing is written.
         progress_bar: True shows a bar, on a terminal only.
+        warm_up: Episodes and steps that were played before, to be counted in `episodes` and in the Run. `Agent` passes
+            those that measured ranges. Default: none. Ignored for a Checkpoint, which has counted them.
 
     Returns:
         What was learned and what it cost.
@@ -71,7 +74,7 @@ def run(
     if stop_when_gap is not None:
         require_positive("stop_when_gap", stop_when_gap, "the largest gap that is allowed, in the units of the rewards")
     _require_share(evaluation_share)
-    active, before = where_to_begin(learner, collector.seed, int(episodes), record, evaluation_share)
+    active, before = where_to_begin(learner, collector.seed, int(episodes), record, evaluation_share, warm_up)
     _require_one_problem(active, collector, int(episodes))
     needed = "stop_when_gap" if stop_when_gap is not None else "evaluation_share" if before.evaluation_share else None
     _require_phases(active, needed, record=before.record is not None)

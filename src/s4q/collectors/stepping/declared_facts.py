@@ -7,7 +7,12 @@ may change rewards voids the row. Nothing here is measured or guessed.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, final
+
+from s4q.collectors.stepping.wrappers import Change, single_envs, wrappers_that_may_change
+
+_CHANGES: tuple[Change, ...] = ("rewards", "lengths")
 
 
 @final
@@ -19,19 +24,30 @@ class DeclaredFacts:
         reward_range: Lowest and highest reward of a step.
         horizon: Steps of an episode, for environments without a time limit. None: the time limit says it.
         value_bound: The most that an episode can return. None: the highest reward at every step.
+        observation_range: Lower and upper ends of the observations that an episode can show, where they are narrower
+            than the space; infinite where there are none. None: those of the space.
         source: Where the numbers stand.
     """
 
     reward_range: tuple[float, float]
     horizon: int | None = None
     value_bound: float | None = None
+    observation_range: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     source: str
 
 
 def _cartpole(env: Any) -> DeclaredFacts:
     barto = bool(getattr(env, "_sutton_barto_reward", False))
-    source = "cartpole.py: 1 a step; with sutton_barto_reward 0 a step and -1 at the end"
-    return DeclaredFacts(reward_range=(-1.0, 0.0) if barto else (0.0, 1.0), source=source)
+    ends = (float(env.x_threshold), inf, float(env.theta_threshold_radians), inf)
+    source = (
+        "cartpole.py: 1 a step; with sutton_barto_reward 0 a step and -1 at the end; an episode ends beyond 2.4 and 12 "
+        "degrees, half of what the space allows"
+    )
+    return DeclaredFacts(
+        reward_range=(-1.0, 0.0) if barto else (0.0, 1.0),
+        observation_range=(tuple(-end for end in ends), ends),
+        source=source,
+    )
 
 
 def _mountain_car(env: Any) -> DeclaredFacts:
@@ -115,40 +131,22 @@ def declared_facts(env: Any) -> DeclaredFacts | None:
     >>> declared_facts(gym.wrappers.TransformReward(gym.make("CliffWalking-v1"), lambda r: 2 * r)) is None
     True
     """
-    core = getattr(env, "unwrapped", env)
+    with single_envs(env) as singles:
+        cores = [getattr(single, "unwrapped", single) for single in singles]
+        rows = {row for row in map(_row, cores)}
+    if len(rows) != 1 or None in rows:  # the sub-environments of a vector must agree
+        return None
+    (facts,) = rows
+    changed = any(wrappers_that_may_change(env, what) for what in _CHANGES)
+    return None if changed else facts
+
+
+def _row(core: Any) -> DeclaredFacts | None:
     kind = type(core)
     row = _TABLE.get(f"{kind.__module__}:{kind.__qualname__}")
-    if row is None or may_change_rewards(env):
-        return None
-    return row(core)
+    return None if row is None else row(core)
 
 
 def _rewards(env: Any) -> set[float]:
     table = getattr(env, "P", {})
     return {float(row[2]) for actions in table.values() for rows in actions.values() for row in rows}
-
-
-_HARMLESS = (  # wrappers of Gymnasium that leave rewards and the ends of episodes as they are
-    "TimeLimit",
-    "OrderEnforcing",
-    "PassiveEnvChecker",
-    "RecordEpisodeStatistics",
-    "RecordVideo",
-    "RenderCollection",
-    "HumanRendering",
-    "Autoreset",
-)
-
-
-def may_change_rewards(env: Any) -> bool:
-    """True if a wrapper stands between the environment and the user that may change rewards or lengths."""
-    import gymnasium
-
-    layer = env
-    while isinstance(layer, gymnasium.Wrapper):
-        plain = type(layer).step in (gymnasium.Wrapper.step, gymnasium.ObservationWrapper.step, gymnasium.ActionWrapper.step)
-        ours = type(layer).__module__.startswith(("gymnasium.wrappers", "s4q."))
-        if not plain and not (ours and type(layer).__name__ in _HARMLESS):
-            return True
-        layer = layer.env
-    return False
