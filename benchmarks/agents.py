@@ -1,9 +1,9 @@
 """What an Agent reaches with its defaults alone, `Agent(id).learn(episodes=n)`: `python -m benchmarks.agents --help`.
 
 Nothing but the environment is named: features, horizon, reward range and constants are those that a newcomer gets.
-The result is the mean return of `agent.policy` on fresh episodes. Where the environment can be solved exactly, the exact
-value of the policy stands beside it; for Blackjack, whose returns vary so much that a thousand hands say little, it is
-what counts. The defaults were chosen on seeds from 100 on; the seeds reported here are 0 to 4.
+The result is the mean return of `agent.policy` on fresh episodes. Where the environment can be solved exactly, the
+exact value of the policy stands beside it; for Blackjack, whose returns vary so much that a thousand hands say little,
+it is what counts. The defaults were chosen on seeds from 100 on; the seeds reported here are 0 to 4.
 """
 
 import sys
@@ -125,7 +125,7 @@ def blackjack_values(act: Callable[[Hand, int], int] | None = None) -> tuple[flo
     """
     best, mine = 0.0, 0.0
     optimal = _Play(None)
-    policy = _Play(act or (lambda hand, step: 0))
+    policy = _Play(act or (lambda *_: 0))
     for dealer in CARDS:
         for first in CARDS:
             for second in CARDS:
@@ -233,7 +233,9 @@ def table(
 ) -> Table:
     """A line per row. `kept` is the file of `--json`."""
     headers = ("episodes", "best policy", "exact value", "target", "met", "newest phase", "phases", "bytes", "CPU s")
-    title = f"Agent(id).learn(episodes), {seeds} seeds: mean return (worst) of the best policy on {fresh:,} fresh episodes"
+    title = (
+        f"Agent(id).learn(episodes), {seeds} seeds: mean return (worst) of the best policy on {fresh:,} fresh episodes"
+    )
     result = empty_table(title, ("environment", *headers))
     numbers = range(first_seed, first_seed + seeds)
     groups = [[Case(row.name, episodes or row.episodes, fresh, seed) for seed in numbers] for row in rows]

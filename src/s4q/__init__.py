@@ -30,6 +30,7 @@ from s4q.core.messages import (
 )
 from s4q.core.optimism import QLevel
 from s4q.core.version import __version__ as __version__
+from s4q.environment_checks import EnvReport, check_env
 from s4q.learners.bonus_rules import FixedBonus
 from s4q.learners.policy_replay import PolicyReplayMemory
 from s4q.learners.s3q import S3Q
@@ -70,6 +71,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "Collector",
+    "EnvReport",
     "Evaluate",
     "Evaluation",
     "Explore",
@@ -98,6 +100,7 @@ __all__ = [
     "Visits",
     "baselines",
     "certify",
+    "check_env",
     "collectors",
     "features",
     "load",

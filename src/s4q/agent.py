@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from s4q.certificates.certifier import Certificate, certify
 from s4q.collectors import GymCollector, VectorCollector
 from s4q.collectors.stepping.action_numbers import ActionNumbers
-from s4q.collectors.stepping.declared_facts import declared_facts
 from s4q.collectors.stepping.env_explanation import WarmUp, explain_env
 from s4q.collectors.stepping.env_facts import (
     env_name,
@@ -28,12 +27,14 @@ from s4q.collectors.stepping.env_facts import (
     spaces_of,
     time_limit,
 )
+from s4q.collectors.stepping.facts_of_gymnasium import declared_facts
 from s4q.collectors.stepping.observations import batch_of
 from s4q.collectors.stepping.warm_up import n_warm_up_episodes, random_play
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
-from s4q.features import Unmeasured, default_features, registry
+from s4q.features import default_features, registry
+from s4q.features.unmeasured import Unmeasured
 from s4q.learners.presets import MemoryName, PresetName
 from s4q.learners.s4q import S4Q
 from s4q.running import checkpoint as checkpoints

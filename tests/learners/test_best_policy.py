@@ -26,7 +26,7 @@ def literal_worth(all_returns: list[Any], one: Any) -> float:
     total = np.var(every)
     within = min(total, (sum(len(r) * np.var(r) for r in all_returns) + total) / (n_all - len(all_returns) + 1))
     own = np.var(one, ddof=1) if n > 1 else 0.0
-    error = ((n - 1) * own + 3 * within) / (n + 2) / n
+    error = ((n - 1) * own + 30 * within) / (n + 29) / n
     apart = max(total - within, total / 100)
     trust = apart / (apart + error) if total > 0 else 0.0
     return float((1 - trust) * np.mean(every) + trust * np.mean(one) - 2 * np.sqrt(trust * error))

@@ -194,7 +194,11 @@ class Certifier:
     def _about_cuts(known: Certified) -> tuple[str, ...]:
         best = known.phase
         cut = 0 if best is None else _played(best, known.evaluated).n_truncated
-        return (f"the {cut:,} episodes that were cut were cut for no reason that has to do with their return",) if cut else ()
+        return (
+            (f"the {cut:,} episodes that were cut were cut for no reason that has to do with their return",)
+            if cut
+            else ()
+        )
 
     def _with(self, phase: PhaseRecord, evaluated: Returns | None) -> tuple[Certified, float]:
         """What is certified with one phase more, and its lower bound."""
@@ -227,9 +231,7 @@ def bounds(constants: Constants, phase: PhaseRecord, evaluated: Returns | None =
 
 def _played(phase: PhaseRecord, evaluated: Returns | None) -> Returns:
     """All episodes of the policy of a phase; the steps of its main loop are not known."""
-    main = Returns(
-        phase.n_episodes, phase.return_sum, phase.return_sum_sq, phase.start_value_sum, 0, phase.n_truncated
-    )
+    main = Returns(phase.n_episodes, phase.return_sum, phase.return_sum_sq, phase.start_value_sum, 0, phase.n_truncated)
     return main if evaluated is None else main + evaluated
 
 

@@ -1,7 +1,7 @@
 """Feature maps: a batch of states in, `Phi` out. They belong to collectors, never to learners.
 
-OneHot, PerAction, Mixed, Dense, FunctionFeatures and TableFeatures are feature maps. Fourier, Tiles, RBF, RandomFourier and
-Sklearn are features of a state, which PerAction turns into a feature map. `registry` describes them by name and
+OneHot, PerAction, Mixed, Dense, FunctionFeatures and TableFeatures are feature maps. Fourier, Tiles, RBF, RandomFourier
+and Sklearn are features of a state, which PerAction turns into a feature map. `registry` describes them by name and
 parameters, for files.
 """
 
@@ -33,7 +33,6 @@ __all__ = [
     "Sklearn",
     "TableFeatures",
     "Tiles",
-    "Unmeasured",
     "check_features",
     "default_features",
     "registry",

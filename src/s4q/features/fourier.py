@@ -11,7 +11,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from s4q.core.blocks import Array, States
+from s4q.core.blocks import Array, IntArray, States
 from s4q.core.validation import require_count
 from s4q.features.batches import products
 from s4q.features.spaces import Ranges, require_moderate
@@ -22,8 +22,8 @@ from s4q.features.spaces import Ranges, require_moderate
 class Fourier:
     """psi_c(s) = cos(pi c.x) / sqrt(k) for every c in {0..order}^d, where x is the observation scaled to [0, 1]^d.
 
-    There are k = (order + 1)^d features, or fewer with `interactions`. Norm: k squares of at most 1/k each, so at most 1 for every x. The constant v
-    is linear in them (c = 0), with a parameter of norm sqrt(k) v. PerAction makes a feature map of them.
+    There are k = (order + 1)^d features, or fewer with `interactions`. Norm: k squares of at most 1/k each, so at most
+    1 for every x. The constant v is linear in them (c = 0), with a parameter of norm sqrt(k) v. PerAction makes a feature map of them.
 
     Args:
         space: A Gymnasium Box with finite bounds. None (default): declare `low` and `high`.
@@ -63,7 +63,9 @@ class Fourier:
             require_count("interactions", interactions, "the most dimensions that one feature depends on")
         most = ranges.dim if interactions is None else min(int(interactions), ranges.dim)
         n_features = sum(math.comb(ranges.dim, j) * int(order) ** j for j in range(most + 1))
-        cure = "take a lower order or fewer interactions, or features.RandomFourier, whose number of features you choose"
+        cure = (
+            "take a lower order or fewer interactions, or features.RandomFourier, whose number of features you choose"
+        )
         require_moderate(f"Fourier of order {order} in {ranges.dim} dimensions", n_features, cure)
         coefficients = _coefficients(ranges.dim, int(order), most)
         vars(self).update(ranges=ranges, order=int(order), interactions=None if interactions is None else most)
@@ -89,10 +91,10 @@ class Fourier:
         return {"order": self.order, "interactions": self.interactions} | self.ranges.config()
 
 
-def _coefficients(dim: int, order: int, most: int) -> Array:
+def _coefficients(dim: int, order: int, most: int) -> IntArray:
     """Every c in {0..order}^dim with at most `most` entries above 0, in the order of counting: (dim, k)."""
     if most == dim:
-        return np.indices((order + 1,) * dim).reshape(dim, -1)
+        return np.indices((order + 1,) * dim, dtype=np.int64).reshape(dim, -1)
     found = [(0,) * dim]
     for size in range(1, most + 1):
         for where in combinations(range(dim), size):

@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from s4q.core.blocks import Array, IntArray
+from s4q.core.blocks import Array, IntArray, States
 from s4q.features.batches import whole_numbers
 from s4q.features.spaces import bounds_of, gymnasium_spaces, sizes_of
 
@@ -84,21 +84,21 @@ class Layout:
         """True if an observation is a dictionary or a tuple."""
         return any(leaf.path for leaf in self.leaves)
 
-    def split(self, observations: Sequence[Any]) -> tuple[IntArray, Array]:
+    def split(self, observations: Sequence[Any] | States) -> tuple[IntArray, Array]:
         """The whole numbers (n, m) and the real numbers (n, d) of a batch of observations."""
         n = len(observations)
         whole: list[IntArray] = [np.zeros((n, 0), dtype=np.int64)]
         real: list[Array] = [np.zeros((n, 0))]
         for leaf in self.leaves:
             try:
-                parts = np.array([np.asarray(leaf.of(one)) for one in observations]).reshape(n, -1)
+                width = len(leaf.sizes) or leaf.dim
+                parts = np.array([np.asarray(leaf.of(one)) for one in observations]).reshape(n, -1 if n else width)
             except (KeyError, IndexError, TypeError, ValueError) as error:
                 raise ValueError(
                     f"{leaf.name} cannot be read ({type(error).__name__}: {error}); pass observations as the "
                     "environment returns them"
                 ) from None
-            width = len(leaf.sizes) or leaf.dim
-            if n and parts.shape[1] != width:
+            if parts.shape[1] != width:
                 raise ValueError(f"{leaf.name} must have {width} numbers; got {parts.shape[1]}")
             if leaf.sizes:
                 whole.append(whole_numbers(parts, f"in {leaf.name}"))
@@ -108,7 +108,9 @@ class Layout:
 
     def config(self) -> list[dict[str, Any]]:
         """The leaves, in a form that JSON can hold."""
-        return [{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(one).items()} for one in self.leaves]
+        return [
+            {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(one).items()} for one in self.leaves
+        ]
 
     @classmethod
     def from_config(cls, leaves: list[dict[str, Any]]) -> "Layout":
@@ -118,10 +120,22 @@ class Layout:
             leaves: What `config` returned.
         """
         return cls(
-            tuple(
-                Leaf(tuple(one["path"]), tuple(one["sizes"]), tuple(one["start"]), int(one["dim"])) for one in leaves
-            )
+            tuple(Leaf(tuple(one["path"]), tuple(one["sizes"]), tuple(one["start"]), int(one["dim"])) for one in leaves)
         )
+
+
+def is_raw(space: Any) -> bool:
+    """True if an observation of this space is not an array or a whole number."""
+    spaces = gymnasium_spaces()
+    return not isinstance(space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary)
+
+
+def raw_batch(observations: Sequence[Any]) -> States:
+    """Observations with parts as an array of objects, (n,)."""
+    batch = np.empty(len(observations), dtype=object)
+    for i, observation in enumerate(observations):
+        batch[i] = observation
+    return batch
 
 
 def bounds_of_parts(space: Any) -> tuple[Array, Array]:

@@ -60,7 +60,7 @@ class Unmeasured:
     def block_dim(self) -> int:
         return self._basis(np.zeros_like(self.low), np.ones_like(self.high)).dim
 
-    def __call__(self, h: int, states: States) -> Phi:
+    def __call__(self, h: int, states: States) -> Phi:  # noqa: ARG002 - whatever they are
         """Refused: nothing is known of the ranges yet."""
         raise ValueError(
             f"the ranges of dimensions {self.dimensions} of the observations are not known before the first learn, "

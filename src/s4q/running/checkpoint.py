@@ -148,9 +148,10 @@ def where_to_begin(
         share = float(evaluation_share or 0.0)
         begins = (seed, episodes, source.spec, getattr(source, "constants", None), getattr(source, "n_episodes", 0))
         name = blake2b(repr((*begins, share)).encode(), digest_size=6).hexdigest()
-        before = {"episodes": warm_up[0], "warm_up_episodes": warm_up[0], "steps": warm_up[1]}
-        kept = () if record else None
-        return source, Progress(budget=episodes, name=name, record=kept, evaluation_share=share, **before)
+        begun = Progress(budget=episodes, name=name, record=() if record else None, evaluation_share=share)
+        begun.episodes = begun.warm_up_episodes = warm_up[0]
+        begun.steps = warm_up[1]
+        return source, begun
     progress = source.progress
     if source.learner.n_episodes != source.n_episodes:
         raise ValueError("the learner of this checkpoint has learned more since it was loaded; load the file again")
@@ -166,8 +167,8 @@ def where_to_begin(
         raise ValueError(
             f"the checkpoint is of a run with evaluation_share {progress.evaluation_share}; got {share}, pass the same"
         )
-    recorded = progress.record if record else None
-    return source.learner, replace(progress, budget=episodes, record=recorded, evaluation_share=share)
+    kept = progress.record if record else None
+    return source.learner, replace(progress, budget=episodes, record=kept, evaluation_share=share)
 
 
 def _packed(learner: Learner, seed: int, progress: Progress, extra: Extra) -> Packed:

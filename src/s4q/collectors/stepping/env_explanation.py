@@ -6,10 +6,11 @@ from typing import Any, final
 
 import numpy as np
 
-from s4q.collectors.stepping.declared_facts import declared_facts
 from s4q.collectors.stepping.env_facts import time_limit
+from s4q.collectors.stepping.facts_of_gymnasium import declared_facts
 from s4q.core.messages import FeatureMap, Spec
-from s4q.features import Mixed, PerAction, Unmeasured
+from s4q.features import Mixed, PerAction
+from s4q.features.unmeasured import Unmeasured
 
 _SHORT = 0.1  # of the horizon: an episode that takes no more leaves nine tenths of the levels to nobody
 

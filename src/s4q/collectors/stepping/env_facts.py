@@ -11,11 +11,12 @@ from typing import Any, final
 import numpy as np
 
 from s4q.collectors.stepping.action_numbers import ActionNumbers
-from s4q.collectors.stepping.observations import is_raw, lies_in
+from s4q.collectors.stepping.observations import lies_in
 from s4q.collectors.stepping.step_features import EpisodeAddress
 from s4q.collectors.stepping.wrappers import single_envs, wrappers_that_may_change
 from s4q.core.messages import FeatureMap, Spec
 from s4q.core.validation import require_count
+from s4q.features.layout import is_raw
 from s4q.features.spaces import gymnasium_spaces, n_actions_of, sizes_of
 
 

@@ -5,28 +5,15 @@ Tuple) and all others are batched as an array of objects, each as the environmen
 the user's sees the raw observation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
 from s4q.core.blocks import States
+from s4q.features.layout import is_raw, raw_batch
 from s4q.features.spaces import gymnasium_spaces
-
-
-def is_raw(space: Any) -> bool:
-    """True if an observation of this space is not an array or a whole number."""
-    spaces = gymnasium_spaces()
-    return not isinstance(space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary)
-
-
-def raw_batch(observations: Sequence[Any]) -> States:
-    """Observations with parts as an array of objects, (n,)."""
-    batch = np.empty(len(observations), dtype=object)
-    for i, observation in enumerate(observations):
-        batch[i] = observation
-    return batch
 
 
 def lies_in(space: Any, observation: Any) -> bool:

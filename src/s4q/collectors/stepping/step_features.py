@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from s4q.collectors.seeding import EpisodeDraws
-from s4q.collectors.stepping.observations import raw_batch
 from s4q.core.blocks import Array, IntArray, Phi, States
 from s4q.core.messages import FeatureMap, Spec
 from s4q.core.spec import require_map, require_spec_fits
 from s4q.features import Dense, Mixed, PerAction
 from s4q.features.batches import UNIT
+from s4q.features.layout import raw_batch
 
 _MOST_REMEMBERED = 2**16
 
