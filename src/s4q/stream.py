@@ -25,9 +25,9 @@ class Stream:
     Call `act(observation)` for the action to take, then `observe(reward, observation, terminated)` with what it led
     to; True means that the episode is over and the next `act` starts another. An episode runs for the horizon, unless
     the system ends it. `cut` ends an open episode before its time and keeps its steps; `drop` forgets it. The learner
-    is told whenever a shard of episodes is full, so it lags a little behind. On the same episodes a
-    GymCollector with reset_early=False gives the same bits. After an error the open episode is
-    dropped; the next `act` starts it anew. Once a learner is done its policy goes on acting.
+    is told whenever a shard of episodes is full, so it lags a little behind. On the same episodes a GymCollector with
+    reset_early=False gives the same bits. After an error the open episode is dropped; the next `act` starts it anew.
+    Once a learner is done its policy goes on acting.
 
     Args:
         learner: S3Q, S4Q, or anything with `ask` and `tell`.

@@ -39,8 +39,8 @@ def default_features(
     """One-hot for whole numbers, a small Fourier basis per action for at most 8 real numbers, both for mixtures.
 
     The order of the basis is 5, 3, 3, 1 in 1, 2, 3, 4 dimensions (6, 16, 64, 16 features per action). In 5 to 8
-    dimensions it is 1, in single dimensions and pairs of them (16 to 37 features per action). Real numbers without finite bounds make `Unmeasured` features,
-    whose ranges the first `Agent.learn` measures.
+    dimensions it is 1, in single dimensions and pairs of them (16 to 37 features per action). Real numbers
+    without finite bounds make `Unmeasured` features, whose ranges the first `Agent.learn` measures.
 
     Args:
         observation_space: A Gymnasium space of arrays and whole numbers: Discrete, MultiDiscrete, MultiBinary, Box, and

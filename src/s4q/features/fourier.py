@@ -23,7 +23,8 @@ class Fourier:
     """psi_c(s) = cos(pi c.x) / sqrt(k) for every c in {0..order}^d, where x is the observation scaled to [0, 1]^d.
 
     There are k = (order + 1)^d features, or fewer with `interactions`. Norm: k squares of at most 1/k each, so at most
-    1 for every x. The constant v is linear in them (c = 0), with a parameter of norm sqrt(k) v. PerAction makes a feature map of them.
+    1 for every x. The constant v is linear in them (c = 0), with a parameter of norm sqrt(k) v.
+    PerAction makes a feature map of them.
 
     Args:
         space: A Gymnasium Box with finite bounds. None (default): declare `low` and `high`.

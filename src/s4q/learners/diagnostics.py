@@ -73,7 +73,7 @@ def diagnose(
     if running is not None and running.n_episodes == 0:
         running = None
     findings = [
-        *_bound_findings(spec, signs, [one for one in (last, running) if one is not None]),
+        *_bound_findings(spec, signs, [one for one in (last, running) if one is not None and one.n_returns]),
         *_action_findings(spec, signs),
         *_level_law_findings(constants, signs, n_main, pooled_gram),
         *_sample_findings(constants, sampled_steps),
