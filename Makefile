@@ -48,6 +48,7 @@ bench-practical: $(STAMP)
 	$(BIN)/python -m benchmarks.practical
 	$(BIN)/python -m benchmarks.tabular_baselines
 	$(BIN)/python -m benchmarks.control
+	$(BIN)/python -m benchmarks.agents
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.learn_cpu
 	$(BIN)/python -m benchmarks.resident
