@@ -16,7 +16,7 @@ help:
 	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
 	@echo "make slow   statistical tests"
 	@echo "make bench  benchmark tables (some minutes)"
-	@echo "make peers  tests against Stable-Baselines3, in an environment of their own (.venv-peers, some GB)"
+	@echo "make peers  tests against Stable-Baselines3 and environments of others, in an environment of their own (.venv-peers, some GB)"
 	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; tens of minutes, resumable)"
 	@echo "make bench-practical  the preset practical on all problems, against baselines, on classic control, and its sensitivity (two hours)"
 
