@@ -63,7 +63,7 @@ def test_negative_rewards_are_reported_in_the_users_units() -> None:
     agent = s4q.Agent(gym.make("CliffWalking-v1"), horizon=20, seed=3).learn(60)  # the range is in the env's table
     assert (agent.learner.spec.reward_min, agent.learner.spec.reward_max) == (-100.0, 0.0)
     found = agent.evaluate(3)
-    assert found.mean == pytest.approx(mdp.value(agent.policy), abs=1e-9)
+    assert found.mean == pytest.approx(mdp.value(agent.policy.q), abs=1e-9)
     assert found.low == pytest.approx(found.high)
 
 
@@ -158,7 +158,7 @@ def test_predict_single_and_batched_agree() -> None:
         actions, after = agent.predict(states, np.full(16, h), np.zeros(16, bool))
         assert actions.shape == (16,)
         assert after.tolist() == [h + 1] * 16
-        want = [agent.policy.greedy(h, agent.features(h, np.array([s])))[0] for s in states]
+        want = [agent.policy.q.greedy(h, agent.features(h, np.array([s])))[0] for s in states]
         assert actions.tolist() == want
         one, then = agent.predict(int(states[5]), state=np.array(h))
         assert (int(one), int(then), np.shape(one), np.shape(then)) == (want[5], h + 1, (), ())

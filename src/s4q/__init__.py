@@ -19,7 +19,6 @@ from s4q.core.messages import (
     FeatureMap,
     Learner,
     Mixture,
-    Policy,
     Regress,
     Regression,
     Request,
@@ -29,7 +28,9 @@ from s4q.core.messages import (
     Visits,
 )
 from s4q.core.optimism import QLevel
+from s4q.core.policies import Policy as MarkovPolicy
 from s4q.core.version import __version__ as __version__
+from s4q.deployed_policy import Policy
 from s4q.learners.bonus_rules import FixedBonus
 from s4q.learners.policy_replay import PolicyReplayMemory
 from s4q.learners.s3q import S3Q
@@ -77,6 +78,7 @@ __all__ = [
     "JsonLines",
     "Learner",
     "LinearQ",
+    "MarkovPolicy",
     "Mixture",
     "Moments",
     "Phi",

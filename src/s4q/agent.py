@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from os import PathLike
-from typing import Any, cast, final
+from typing import Any, Literal, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,9 +23,9 @@ from s4q.collectors.stepping.env_facts import (
     reward_range_of,
     spaces_of,
 )
-from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
+from s4q.deployed_policy import Policy
 from s4q.features import OneHot, default_features, registry
 from s4q.learners.presets import MemoryName, PresetName
 from s4q.learners.s4q import S4Q
@@ -35,6 +35,7 @@ from s4q.running.callbacks import Callback
 from s4q.running.checkpoint import Autosave, Checkpoint
 from s4q.running.loop import run
 
+WhichPolicy = Literal["best", "newest"]
 _EVALUATION = 0  # request id that no run uses for its evaluations
 _Z = 1.959963984540054  # 95 % of a normal law lie within this many standard errors
 
@@ -150,6 +151,7 @@ class Agent:
         self.collector = (VectorCollector if is_vector(env) else GymCollector)(env, features, learner.spec, seed)
         require_fit(features, spaces_of(env)[0], env_name(env))
         self.last_run: Run | None = None  # the newest `learn`
+        self._policies: dict[WhichPolicy, Policy] = {}  # made when first asked for
         self._interrupted: Checkpoint | None = None
 
     @property
@@ -163,9 +165,37 @@ class Agent:
         return self.collector.seed
 
     @property
-    def policy(self) -> LinearQ:
-        """The policy that `predict` and `evaluate` use: the best by its own returns so far, not the newest."""
-        return self.learner.best
+    def best(self) -> Policy:
+        """The policy to deploy: the best by its own returns so far. `agent.best.save(path)` writes it to a file."""
+        return self._deployed("best")
+
+    @property
+    def policy(self) -> Policy:
+        """The same as `best`: what `predict` and `evaluate` use."""
+        return self._deployed("best")
+
+    @property
+    def newest(self) -> Policy:
+        """The newest policy, which explores next. It may be worse than `best`."""
+        return self._deployed("newest")
+
+    def _deployed(self, which: WhichPolicy) -> Policy:
+        if which not in ("best", "newest"):
+            raise ValueError(f'policy must be "best" (by its own returns) or "newest"; got {which!r}')
+        q = self.learner.best if which == "best" else self.learner.policy
+        known = self._policies.get(which)
+        if known is None or known.q is not q:
+            space, actions = spaces_of(self.env)
+            known = self._policies[which] = Policy(
+                q,
+                self.features,
+                self.learner.spec,
+                first_action=int(actions.start),
+                observation_shape=space.shape or (),
+                env=env_name(self.env),
+                space=space,
+            )
+        return known
 
     @property
     def horizon(self) -> int:
@@ -255,6 +285,8 @@ class Agent:
         state: ArrayLike | None = None,
         episode_start: ArrayLike | None = None,
         deterministic: bool = True,
+        *,
+        policy: WhichPolicy = "best",
     ) -> tuple[Any, NDArray[np.int64]]:
         """The action for an observation, or for a batch of them, and the next state; called as in Stable-Baselines3.
 
@@ -265,37 +297,27 @@ class Agent:
             state: Step of each episode, as the last call returned it. None (default): the first step.
             episode_start: True where an episode begins anew. None (default): nowhere.
             deterministic: Ignored, because the policy is greedy.
+            policy: "best" (default), by its own returns, or "newest".
         """
         del deterministic
-        space, actions = spaces_of(self.env)
-        array = np.asarray(observation)
-        single = array.shape == (space.shape or ())
-        if not single and array.shape[1:] != (space.shape or ()):
-            raise ValueError(
-                f"observation must have the shape {space.shape} of the env's observations, or a first axis more for a "
-                f"batch of them; got {array.shape}"
-            )
-        batch = array[None] if single else array
-        steps = _one_each("state", state, len(batch), "iu", "the step of each episode, as the last call returned it")
-        steps[_one_each("episode_start", episode_start, len(batch), "biuf", "True where an episode begins") > 0] = 0
-        chosen = np.zeros(len(batch), dtype=np.int64)
-        levels = steps % self.horizon
-        policy = self.policy
-        for h in np.unique(levels).tolist():
-            rows = np.flatnonzero(levels == h)
-            chosen[rows] = policy.greedy(h, self.features(h, batch[rows]))
-        chosen += int(actions.start)
-        return (chosen[0], (steps + 1).reshape(())) if single else (chosen, steps + 1)
+        chosen_by, array = self._deployed(policy), np.asarray(observation)
+        single = array.shape == chosen_by.observation_shape
+        n = 1 if single or array.ndim == 0 else len(array)
+        steps = _one_each("state", state, n, "iu", "the step of each episode, as the last call returned it")
+        steps[_one_each("episode_start", episode_start, n, "biuf", "True where an episode begins") > 0] = 0
+        actions = chosen_by.act(array, steps)
+        return (np.int64(actions), (steps + 1).reshape(())) if single else (actions, steps + 1)
 
-    def evaluate(self, episodes: int) -> Evaluation:
+    def evaluate(self, episodes: int, *, policy: WhichPolicy = "best") -> Evaluation:
         """Play the policy without learning. The same episodes are played every time; `learn` never plays them.
 
         Args:
             episodes: Number of episodes.
+            policy: "best" (default), by its own returns, or "newest".
         """
         require_count("episodes", episodes, "the number of episodes to play")
         spec = self.learner.spec
-        seen = self.collector.collect(Evaluate(_EVALUATION, self.policy, int(episodes)))
+        seen = self.collector.collect(Evaluate(_EVALUATION, self._deployed(policy).q, int(episodes)))
         mean, n = seen.return_sum / seen.n_episodes, seen.n_episodes
         squares = cast(float, seen.return_sum_sq)  # known wherever episodes are stepped
         spread = max(squares / n - mean**2, 0.0)
