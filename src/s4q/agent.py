@@ -12,6 +12,7 @@ from typing import Any, Literal, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from s4q.certificates.certifier import Certificate, certify
 from s4q.collectors import GymCollector, VectorCollector
@@ -23,12 +24,16 @@ from s4q.collectors.stepping.env_facts import (
     reward_range_of,
     spaces_of,
 )
+from s4q.collectors.stepping.logged_steps import read_log
 from s4q.core.messages import Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
 from s4q.deployed_policy import Policy
 from s4q.features import OneHot, default_features, registry
+from s4q.learners.diagnostics import Finding
+from s4q.learners.learning_progress import LearningProgress
 from s4q.learners.presets import MemoryName, PresetName
 from s4q.learners.s4q import S4Q
+from s4q.learners.warm_start import require_warm_start
 from s4q.running import checkpoint as checkpoints
 from s4q.running.accounting import Run
 from s4q.running.callbacks import Callback
@@ -205,6 +210,31 @@ class Agent:
     def __repr__(self) -> str:
         return f"Agent({env_name(self.env)}, {self.n_episodes} episodes, {self.learner!r})"
 
+    def learn_from(self, transitions: Any) -> "Agent":
+        """Learn from logged steps before the first episode, and return the agent itself.
+
+        The steps are samples like those that `learn` plays: the same steps give the same fit. They are no episodes:
+        they have no returns, so the best policy is chosen by what `learn` plays. Nothing changes if a step is refused.
+
+        Each step must carry its level, the number of steps of its episode before it, unless the problem is stationary.
+        Time limits are no ends: `terminated` is True only where the episode was over for good. Refused after the first
+        episode, and with memory="policies".
+
+        Args:
+            transitions: A dict of arrays: observations, actions, rewards, next_observations, terminated and, if known,
+                levels; or in their place truncated, where the steps stand in order. Or a list of steps (observation,
+                action, reward, next_observation, terminated[, level]). Or Minari's dataset or episodes.
+        """
+        if self._interrupted is not None:
+            raise ValueError("learn_from comes before `learn`, and this agent is in the middle of one; call resume")
+        learner, (space, actions) = self.learner, spaces_of(self.env)
+        require_warm_start(learner.constants, learner.n_episodes, levels_known=True)  # before a long log is read
+        log = read_log(transitions, learner.spec, space, int(actions.start), learner.constants.pool)
+        with threadpool_limits(limits=1):  # bits depend on their number
+            pieces = log.pieces(self.features, learner.spec)
+            learner.learn_from(pieces, log.n_episodes, levels_known=log.levels is not None)
+        return self
+
     def learn(
         self,
         episodes: int,
@@ -324,6 +354,23 @@ class Agent:
         error = _Z * sqrt(spread / (n - 1)) if n > 1 else inf  # one episode does not show the spread
         mean += spec.horizon * spec.reward_min
         return Evaluation(mean, mean - error, mean + error, n, seen.n_steps)
+
+    @property
+    def progress(self) -> LearningProgress:
+        """How far it is: what was explored, what the policies promise and what they get, and the best one; print it."""
+        return self.learner.progress
+
+    def explain(self) -> str:
+        """What is assumed of the problem, and where the constants of the learner come from; print it."""
+        spec = self.learner.spec
+        low, high = spec.reward_min, spec.reward_max
+        most = float(spec.to_user_units(0, np.array(spec.value_bound[0])))
+        problem = f"{spec.horizon} steps an episode, rewards in [{low:g}, {high:g}], returns up to {most:g}"
+        return f"{env_name(self.env)}: {problem}\nfeatures: {self.features!r}\n{self.learner.explain()}"
+
+    def diagnose(self) -> list[Finding]:
+        """Signs of trouble in what was learned so far, each with a suggestion; empty when there are none."""
+        return self.learner.diagnose()
 
     def certify(self) -> Certificate:
         """A proof of how far the policy can be from the best one.

@@ -1,7 +1,7 @@
 """Policy: what was learned, ready for use. It is one small file, and needs neither environment nor learner.
 
-`Agent.policy` makes it, and programs that only act read it again with `Policy.load`. It holds the values of every level,
-the feature map and what it takes to speak in the environment's numbers. It learns nothing and plays nothing.
+`Agent.policy` makes it, and programs that only act read it again with `Policy.load`. It holds the values of every
+level, the feature map and what it takes to speak in the environment's numbers. It learns nothing and plays nothing.
 """
 
 from collections.abc import Mapping
@@ -236,9 +236,8 @@ class Policy:
 
     def _fault(self, observation: NDArray[Any], cause: BaseException) -> ValueError:
         shown = np.array2string(observation, threshold=8)
-        return ValueError(
-            f"observation {shown}: {cause}; pass an observation as the environment {self.env} gives it".replace("  ", " ")
-        )
+        whose = self.env or "the environment"
+        return ValueError(f"observation {shown}: {cause}; pass an observation as {whose} gives it")
 
     def _batch(self, array: NDArray[Any], step: ArrayLike) -> tuple[NDArray[Any], IntArray, bool]:
         """A batch of observations, the level of each, and whether it stands for a single one."""

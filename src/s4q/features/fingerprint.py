@@ -1,8 +1,8 @@
 """Fingerprint: a few numbers by which a file knows a feature map again.
 
-A file cannot hold a map that is the user's own code, so that the map must be passed again when the file is read. Another
-map of the same size would turn a good policy into a bad one without any error. So files keep what the map made of a
-few observations, and readers compare. `deployed_policy` uses it. Nothing here plays an environment.
+A file cannot hold a map that is the user's own code, so that the map must be passed again when the file is read.
+Another map of the same size would turn a good policy into a bad one without any error. So files keep what the map made
+of a few observations, and readers compare. `deployed_policy` uses it. Nothing here plays an environment.
 """
 
 from copy import deepcopy

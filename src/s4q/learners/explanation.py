@@ -9,13 +9,14 @@ from s4q.core.blocks import Array, Phi
 from s4q.core.least_squares import Moments, ridge_fit
 from s4q.core.optimism import QLevel
 from s4q.learners.presets import Constants
+from s4q.learners.warm_start import WarmStart
 from s4q.learners.widths import PAPER, TIGHT
 
 _NEVER = 10**18
 
 
-def explain(c: Constants) -> str:
-    """A page of text about the constants.
+def explain(c: Constants, logged: WarmStart | None = None) -> str:
+    """A page of text about the constants, and about the steps that were logged before the first episode.
 
     >>> from s4q import problems
     >>> from s4q.learners.presets import constants
@@ -47,6 +48,10 @@ def explain(c: Constants) -> str:
         ),
         ("guarantee", guarantee(c), ""),
     ]
+    if logged is not None and logged.n_steps:
+        without = f"; {logged.n_without_level:,} of them without a level" if logged.n_without_level else ""
+        source = f"taken by learn_from before the first episode; no episodes of the run{without}"
+        rows.insert(-1, ("logged steps", f"{logged.n_steps:,}", source))
     lines = [f"preset {c.preset}: H = {spec.horizon}, d = {spec.dim} ({blocks}), delta = {c.delta:g}"]
     lines += [f"  {name:12} {value:24} {source}".rstrip() for name, value, source in rows]
     lines += [

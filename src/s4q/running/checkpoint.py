@@ -23,7 +23,7 @@ from s4q.running import archive
 from s4q.running.archive import CheckpointError, refusal
 from s4q.running.progress import Progress
 
-SCHEMA = 6
+SCHEMA = 7
 Extra = Mapping[str, Any]  # what JSON can hold
 
 
@@ -142,7 +142,8 @@ def where_to_begin(
     if not isinstance(source, Checkpoint):
         share = float(evaluation_share or 0.0)
         begins = (seed, episodes, source.spec, getattr(source, "constants", None), getattr(source, "n_episodes", 0))
-        name = blake2b(repr((*begins, share)).encode(), digest_size=6).hexdigest()
+        before = getattr(source, "n_logged", 0)
+        name = blake2b(repr((*begins, before, share)).encode(), digest_size=6).hexdigest()
         return source, Progress(budget=episodes, name=name, record=() if record else None, evaluation_share=share)
     progress = source.progress
     if source.learner.n_episodes != source.n_episodes:
