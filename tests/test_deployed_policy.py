@@ -130,7 +130,8 @@ for name in ("gymnasium", "gym", "sklearn", "matplotlib"):
 import json, numpy as np, s4q
 policy = s4q.Policy.load(sys.argv[1])
 batch = np.random.default_rng(0).uniform(-1.9, 1.9, (50, 2)).astype(np.float32)
-print(json.dumps([policy.act(batch, 3).tolist(), [policy.act(one, 5) for one in batch], policy.q_values(batch[0], 1).tolist()]))
+one_by_one = [policy.act(one, 5) for one in batch]
+print(json.dumps([policy.act(batch, 3).tolist(), one_by_one, policy.q_values(batch[0], 1).tolist()]))
 """
 
 
@@ -184,9 +185,9 @@ def test_features_of_the_users_own_are_passed_again_and_compared(tmp_path: Path)
         s4q.Policy.load(path)
     again = s4q.Policy.load(path, features=waves(0.0))
     assert again.act(observations(20), 1).tolist() == policy.act(observations(20), 1).tolist()
-    with pytest.raises(ValueError, match="not those the policy was learned with: at observation .* other values"):
+    with pytest.raises(ValueError, match=r"not those the policy was learned with: at observation .* other values"):
         s4q.Policy.load(path, features=waves(1e-4))  # of the same size
-    with pytest.raises(ValueError, match="do not fit the policy: .* block_dim is 9 and 8"):
+    with pytest.raises(ValueError, match=r"do not fit the policy: .* block_dim is 9 and 8"):
         s4q.Policy.load(path, features=waves(0.0, k=9))
     with pytest.raises(ValueError, match="they raise TypeError"):
         s4q.Policy.load(path, features=FunctionFeatures(lambda: 0, n_actions=3, n_blocks=3, block_dim=8))
@@ -278,7 +279,7 @@ def test_wrong_calls_say_what_is_wrong() -> None:
         s4q.Policy(policy.q, OneHot(3, n_actions=2), policy.spec)
     table = s4q.Agent(gym.make("FrozenLake-v1"), horizon=4, reward_range=(0, 1)).policy
     for state in (16, -1, 2.5):
-        with pytest.raises(ValueError, match="observation .*FrozenLake-v1 gives it"):
+        with pytest.raises(ValueError, match=r"observation .*FrozenLake-v1 gives it"):
             table.act(state)
 
 
@@ -299,10 +300,38 @@ def test_best_and_newest_are_both_there(tmp_path: Path) -> None:
     for which in ("best", "newest"):
         found = agent.evaluate(300, policy=which)  # type: ignore[arg-type]
         assert found.mean == pytest.approx(exact[which], abs=0.12)
-    with pytest.raises(ValueError, match='policy must be "best".* or "newest"; got \'last\''):
+    with pytest.raises(ValueError, match=r"policy must be .best.* or .newest.; got 'last'"):
         agent.evaluate(3, policy="last")  # type: ignore[arg-type]
     agent.newest.save(tmp_path / "newest.s4q")
     assert s4q.Policy.load(tmp_path / "newest.s4q").q.same_as(agent.learner.policy)
+
+
+def parts(states: Any) -> np.ndarray:
+    """Features of dictionaries: where and lamp."""
+    found = np.zeros((len(states), 4, 2))
+    for i, state in enumerate(states):
+        found[i, :, 0] = state["where"][0] * np.array([1, -1, 0.5, 0])
+        found[i, :, 1] = 0.3 * state["lamp"]
+    return found
+
+
+def test_observations_with_parts_and_actions_with_several_numbers(tmp_path: Path) -> None:
+    """A dictionary goes to the features as it is, and an action is a row of the table of actions."""
+    features = Dense(parts, n_actions=4, dim=2)
+    spec = s4q.Spec.of(features, horizon=2, reward_range=(0, 1))
+    table = [[0, 5], [0, 6], [1, 5], [1, 6]]
+    q = s4q.LinearQ.from_arrays(np.array([[[1.0, 0.0]], [[-1.0, 0.0]]]))
+    policy = s4q.Policy(q, features, spec, actions=table, observation_shape=None)
+    policy.save(tmp_path / "policy.s4q")
+    for one in (policy, s4q.Policy.load(tmp_path / "policy.s4q", features=features)):
+        left, right = {"where": [-0.5], "lamp": 1}, {"where": [0.5], "lamp": 0}
+        assert one.act(right).tolist() == [0, 5]
+        assert one.act(left).tolist() == [0, 6]
+        assert one.act([left, right, right], step=[0, 0, 1]).tolist() == [[0, 6], [0, 5], [0, 6]]
+        np.testing.assert_allclose(one.q_values(right), [0.5, -0.5, 0.25, 0])
+        np.testing.assert_allclose(one.q_values([right, left], 0), [[0.5, -0.5, 0.25, 0], [-0.5, 0.5, -0.25, 0]])
+    with pytest.raises(ValueError, match="actions must be whole numbers, one entry for each of 4"):
+        s4q.Policy(q, features, spec, actions=[1, 2])
 
 
 def test_the_benchmark_runs() -> None:

@@ -195,7 +195,7 @@ class Agent:
                 q,
                 self.features,
                 self.learner.spec,
-                first_action=int(actions.start),
+                actions=int(actions.start) + np.arange(self.learner.spec.n_actions),
                 observation_shape=space.shape or (),
                 env=env_name(self.env),
                 space=space,
@@ -336,7 +336,7 @@ class Agent:
         steps = _one_each("state", state, n, "iu", "the step of each episode, as the last call returned it")
         steps[_one_each("episode_start", episode_start, n, "biuf", "True where an episode begins") > 0] = 0
         actions = chosen_by.act(array, steps)
-        return (np.int64(actions), (steps + 1).reshape(())) if single else (actions, steps + 1)
+        return (np.asarray(actions)[()], (steps + 1).reshape(())) if single else (actions, steps + 1)
 
     def evaluate(self, episodes: int, *, policy: WhichPolicy = "best") -> Evaluation:
         """Play the policy without learning. The same episodes are played every time; `learn` never plays them.

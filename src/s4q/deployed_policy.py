@@ -55,8 +55,10 @@ class Policy:
         q: The values of every level, such as `run.best`.
         features: The feature map they were learned with.
         spec: The numbers of the problem, such as `learner.spec`.
-        first_action: The environment's number of the first action, 0 by default.
-        observation_shape: Shape of one observation. () by default, for whole numbers.
+        actions: The environment's own action for each number 0..n_actions-1: whole numbers, (n_actions,), or arrays of
+            them, (n_actions, ...). None (default): the numbers themselves.
+        observation_shape: Shape of one observation. () by default, for whole numbers. None for observations with parts,
+            such as dictionaries; a batch is then a list of them.
         env: Name of the environment, for error messages. Empty by default.
         space: The observation space. Files then know the features again by a few of its observations. None (default):
             by their sizes alone.
@@ -75,8 +77,8 @@ class Policy:
         features: FeatureMap,
         spec: Spec,
         *,
-        first_action: int = 0,
-        observation_shape: tuple[int, ...] = (),
+        actions: ArrayLike | None = None,
+        observation_shape: tuple[int, ...] | None = (),
         env: str = "",
         space: Any = None,
     ) -> None:
@@ -88,13 +90,16 @@ class Policy:
         self.q = q
         self.features = features
         self.spec = spec
-        self.first_action = int(first_action)
-        self.observation_shape = tuple(int(n) for n in observation_shape)
+        self.actions: NDArray[np.int64] = np.arange(spec.n_actions) if actions is None else np.array(actions)
+        if self.actions.dtype.kind not in "iu" or len(self.actions) != spec.n_actions:
+            raise ValueError(f"actions must be whole numbers, one entry for each of {spec.n_actions}; got {actions!r}")
+        self.observation_shape = None if observation_shape is None else tuple(int(n) for n in observation_shape)
         self.env = str(env)
         self._space = space
         self._fingerprint: Fingerprint | None = None  # made when first saved, or read
         self._featurizers = [Featurizer(features, spec, discrete=whole) for whole in (False, True)]
         self._actor = GreedyActor(q)
+        self._numbers: list[Any] = self.actions.tolist() if self.actions.ndim == 1 else list(self.actions)
         self._shifts = [(spec.horizon - h) * spec.reward_min for h in range(spec.horizon)]  # as Spec.to_user_units
 
     @property
@@ -117,22 +122,20 @@ class Policy:
         return f"Policy({of}{self.n_actions} actions, {self.horizon} steps, {self.features!r})"
 
     def act(self, observation: ArrayLike, step: ArrayLike = 0) -> Any:
-        """The action to take: the environment's own number, or an array of them for a batch.
+        """The environment's action to take, or an array of actions for a batch.
 
         Args:
-            observation: One observation, or a batch with one more axis.
+            observation: One observation, or a batch with one more axis; a list of those with parts.
             step: Steps taken so far in the episode: a number, or one for each observation of a batch. 0 by default.
         """
-        array = np.asarray(observation)
-        if array.shape == self.observation_shape and type(step) is int and step >= 0:
-            return best_action(self._values_of_one(array, step % self.spec.horizon)) + self.first_action  # no arrays
+        array = self._as_array(observation)
+        if array.shape == self.observation_shape and type(step) is int and step >= 0:  # one observation, no arrays
+            return self._numbers[best_action(self._values_of_one(array, step % self.spec.horizon))]
         batch, levels, single = self._batch(array, step)
         chosen = np.zeros(len(batch), dtype=np.int64)
-        for h, rows, values in self._values_by_level(batch, levels):
-            del h
+        for _, rows, values in self._values_by_level(batch, levels):
             chosen[rows] = best_actions(np, values)[0]
-        chosen += self.first_action
-        return int(chosen[0]) if single else chosen
+        return self._numbers[int(chosen[0])] if single else self.actions[chosen]
 
     def q_values(self, observation: ArrayLike, step: ArrayLike = 0) -> Array:
         """What each action promises from this step on, in the user's units: (n_actions,), or (n, n_actions).
@@ -143,7 +146,7 @@ class Policy:
             observation: As of `act`.
             step: As of `act`.
         """
-        array = np.asarray(observation)
+        array = self._as_array(observation)
         if array.shape == self.observation_shape and type(step) is int and step >= 0:
             h = step % self.spec.horizon
             (low, high), shift = self.q.levels[h].clip, self._shifts[h]
@@ -163,12 +166,12 @@ class Policy:
         Args:
             path: The file to write.
         """
-        if self._fingerprint is None and self._space is not None:
+        if self._fingerprint is None and self._space is not None and self.observation_shape is not None:
             self._fingerprint = Fingerprint.of(self.features, self._space, self.horizon)
         about = {
             "features": registry.to_config(self.features),
-            "first_action": self.first_action,
-            "observation_shape": list(self.observation_shape),
+            "actions": self.actions.tolist(),
+            "observation_shape": None if self.observation_shape is None else list(self.observation_shape),
             "env": self.env,
         }
         packed = pack(_Saved(self.q, self.spec, self._fingerprint, about))
@@ -198,7 +201,7 @@ class Policy:
             made, whose = _rebuilt(Path(path), config), "the features that this version of s4q makes"
         try:
             policy = cls(found.q, made, found.spec, **numbers)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise ValueError(f"{path}: {whose} do not fit the policy: {error}") from None
         policy._fingerprint = found.fingerprint
         other = None if found.fingerprint is None else found.fingerprint.difference(made)
@@ -208,6 +211,19 @@ class Policy:
                 "save the policy again"
             )
         return policy
+
+    def _as_array(self, observation: Any) -> NDArray[Any]:
+        """An array, or for observations with parts an array of objects: of no axis for one, of one axis for a list."""
+        if self.observation_shape is not None:
+            return np.asarray(observation)
+        several = isinstance(observation, (list, np.ndarray))
+        batch = np.empty(len(observation) if several else (), dtype=object)
+        batch[...] = None
+        for i, one in enumerate(observation if several else ()):
+            batch[i] = one
+        if not several:
+            batch[()] = observation
+        return batch
 
     def _values_of_one(self, observation: NDArray[Any], h: int) -> list[float]:
         # The features of a whole number are computed once.
@@ -241,7 +257,7 @@ class Policy:
 
     def _batch(self, array: NDArray[Any], step: ArrayLike) -> tuple[NDArray[Any], IntArray, bool]:
         """A batch of observations, the level of each, and whether it stands for a single one."""
-        shape = self.observation_shape
+        shape = self.observation_shape or ()
         single = array.shape == shape
         if not single and array.shape[1:] != shape:
             raise ValueError(
@@ -282,7 +298,12 @@ def _rebuilt(path: Path, config: Any) -> Any:
 
 
 def _numbers(about: Mapping[str, Any]) -> dict[str, Any]:
-    shape, first, env = about.get("observation_shape"), about.get("first_action"), about.get("env")
-    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape) or type(first) is not int:
+    shape, actions, env = about.get("observation_shape"), about.get("actions"), about.get("env")
+    plain = shape is None or (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape))
+    if not plain or not isinstance(actions, list):
         raise ValueError("its actions and observations are not described as they must be")
-    return {"first_action": first, "observation_shape": tuple(shape), "env": env if isinstance(env, str) else ""}
+    return {
+        "actions": actions,
+        "observation_shape": None if shape is None else tuple(shape),
+        "env": env if isinstance(env, str) else "",
+    }

@@ -198,7 +198,7 @@ def test_the_bar_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Bar:
         def __enter__(self) -> Any:
-            return lambda done, note: notes.append(note)
+            return lambda done, note: notes.append(note())
 
         def __exit__(self, *_: object) -> None: ...
 

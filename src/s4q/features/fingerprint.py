@@ -38,7 +38,7 @@ class Fingerprint:
 
         Args:
             features: The feature map.
-            space: The observation space. It is copied before it is seeded.
+            space: The observation space, of arrays or whole numbers. It is copied before it is seeded.
             horizon: Number of levels.
         """
         copy = deepcopy(space)

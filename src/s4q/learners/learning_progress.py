@@ -248,14 +248,14 @@ class LearningProgress:
         return f"{self.stage}: {self.share_seen:.0%} seen, gets {self.mean_return:.4g}{promise}{best}"
 
     def __str__(self) -> str:
-        logged = f", {self.logged_steps:,} logged steps before them" if self.logged_steps else ""
-        lines = [f"{self.stage}: {self.episodes:,} episodes, {self.phases:,} phases{logged}"]
+        logged = f", {_count(self.logged_steps, 'logged step')} before them" if self.logged_steps else ""
+        lines = [f"{self.stage}: {_count(self.episodes, 'episode')}, {_count(self.phases, 'phase')}{logged}"]
         lines.append(f"  directions   {self._directions()}")
         if self.mean_return is not None:
             lines.append(f"  return       {self._returns()}")
         if self.best_return is not None:
             lines.append(
-                f"  best policy  {self.best_return:.4g} over {self.best_episodes:,} episodes of its own, phase "
+                f"  best policy  {self.best_return:.4g} over {_count(self.best_episodes, 'episode')} of its own, phase "
                 f"{self.best_phase:,}"
             )
         return "\n".join(lines)
@@ -264,13 +264,13 @@ class LearningProgress:
         text = f"{self.directions_seen:,} of {self.directions:,} seen ({self.share_seen:.0%})"
         if not self.episodes:
             return text
-        text += f", {self.new_directions:,} of them new in the last {self.recent_episodes:,} episodes"
+        text += f", {self.new_directions:,} of them new in the last {_count(self.recent_episodes, 'episode')}"
         if self.stage == "exploring" and self.episodes_left:
             text += f"; the rest takes about {self.episodes_left:,} more, fewer if some cannot be reached"
         return text
 
     def _returns(self) -> str:
-        text = f"{self.mean_return:.4g} in the last {self.recent_episodes:,} episodes"
+        text = f"{self.mean_return:.4g} in the last {_count(self.recent_episodes, 'episode')}"
         if self.promise is None or self.gap is None:
             return text
         text += f"; promised {self.promise:.4g}"
@@ -280,3 +280,7 @@ class LearningProgress:
             return f"{text}: the policy gets about what it promises"
         earlier = "" if self.earlier_gap is None else f", which was {self.earlier_gap:.4g} at half of the episodes"
         return f"{text}: at most {self.gap:.4g} may still be gained{earlier}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"

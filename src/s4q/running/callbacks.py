@@ -96,7 +96,7 @@ def listeners(callback: Callback | Iterable[Callback] | None) -> tuple[Listener,
 
 
 @contextmanager
-def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, str], None]]:
+def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, Callable[[], str]], None]]:
     """A progress bar on standard error, if it is wanted and a terminal.
 
     Args:
@@ -104,7 +104,7 @@ def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, str], None]
         wanted: False shows nothing.
 
     Yields:
-        A function to call with the number of episodes so far and a note to show beside the bar.
+        A function to call with the number of episodes so far and a function that makes a note to show beside the bar.
     """
     if not (wanted and sys.stderr.isatty()):
         yield lambda _, __: None
@@ -118,4 +118,4 @@ def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, str], None]
     columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), notes)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("episodes", total=total, note="")
-        yield lambda done, note: bar.update(task, completed=done, note=note)
+        yield lambda done, note: bar.update(task, completed=done, note=note())

@@ -91,7 +91,7 @@ def run(
         for one in told:
             one.on_start(accounting.result())
         while accounting.episodes < episodes and _one_shard(active, collector, accounting, told, writer):
-            advance(accounting.episodes, accounting.note())
+            advance(accounting.episodes, accounting.note)
             if enough():
                 break
         writer.write(accounting.progress())
