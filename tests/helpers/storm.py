@@ -21,13 +21,18 @@ from s4q.collectors import CountCollector, EpisodeCollector
 RIVER = s4q.problems.river_swim(6, 12)
 DENSE = random_mdp(5, 3, 4, 3, seed=1)
 SKETCHED, REPLAYED, FIXED = "practical, counts", "realisable, counts", "S3Q, episodes"
-EVALUATED = "realisable, counts, evaluated"
+EVALUATED, WARM = "realisable, counts, evaluated", "practical, counts, after logged steps"
 
 
 def parts(kind: str) -> tuple[Any, Any, int]:
     """A new learner, a collector and the number of episodes; each run takes some tenths of a second."""
     if kind == SKETCHED:
         return s4q.S4Q(RIVER, memory_bytes=1200), CountCollector(RIVER, seed=7), 120
+    if kind == WARM:
+        learner = s4q.S4Q(RIVER, memory_bytes=1200)
+        logged = CountCollector(RIVER, seed=99).collect(learner.ask(20))
+        learner.learn_from([logged.kept], logged.n_episodes)
+        return learner, CountCollector(RIVER, seed=7), 120
     if kind in (REPLAYED, EVALUATED):
         return s4q.S4Q(RIVER, preset="realisable"), CountCollector(RIVER, seed=7), 10**4
     return s4q.S3Q(DENSE, s4q.UniformPolicy(3)), EpisodeCollector(DENSE, seed=7), 12_000

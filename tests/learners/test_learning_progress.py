@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from benchmarks import progress as progress_benchmark
 
 import s4q
 from s4q.learners.learning_progress import ExplorationHistory, LearningProgress, Stretch, directions_seen
@@ -223,3 +224,9 @@ def test_taxi_half_way_is_exploring_and_says_what_is_left() -> None:
     while agent.progress.stage == "exploring" and agent.n_episodes < 6_000:
         agent.learn(100)
     assert 0.3 * found.episodes_left < agent.n_episodes - started < 1.5 * found.episodes_left
+
+
+def test_the_benchmark_prints_it() -> None:
+    first, second = progress_benchmark.shown((3, 6), horizon=8)
+    assert first.startswith("exploring: 3 episodes")
+    assert second.startswith("exploring: 6 episodes")

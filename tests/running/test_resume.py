@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from states import bits, log_lines
-from storm import EVALUATED, FIXED, REPLAYED, SKETCHED
+from storm import EVALUATED, FIXED, REPLAYED, SKETCHED, WARM
 from typer.testing import CliRunner
 
 import s4q
@@ -43,13 +43,13 @@ def weather(tmp_path: Path, kind: str, kills: int) -> None:
         assert list(log_lines(tmp_path / f"round{number}.jsonl")) == list(log_lines(tmp_path / "whole.jsonl"))
 
 
-@pytest.mark.parametrize(("kind", "kills"), [(SKETCHED, 3), (FIXED, 2)])
+@pytest.mark.parametrize(("kind", "kills"), [(SKETCHED, 3), (FIXED, 2), (WARM, 2)])
 def test_killed_and_resumed_has_the_same_bits(tmp_path: Path, kind: str, kills: int) -> None:
     weather(tmp_path, kind, kills)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [SKETCHED, REPLAYED, FIXED, EVALUATED])
+@pytest.mark.parametrize("kind", [SKETCHED, REPLAYED, FIXED, EVALUATED, WARM])
 def test_killed_fifty_times(tmp_path: Path, kind: str) -> None:
     weather(tmp_path, kind, 50)
 
