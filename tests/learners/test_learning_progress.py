@@ -209,21 +209,20 @@ def test_the_bar_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(word in notes[-1] for word in ("% seen", "gets", "promises", "best"))
 
 
-@pytest.mark.slow
-def test_taxi_half_way_is_exploring_and_says_what_is_left() -> None:
-    """A shorter Taxi, half way: returns look hopeless, and the progress must say why, and how long about."""
-    env = gym.make("Taxi-v4")
-    agent = s4q.Agent(env, horizon=60, seed=0).learn(500)
-    found = agent.progress
-    assert found.stage == "exploring"
-    assert found.mean_return is not None
-    assert found.mean_return < -50
-    assert 0.1 < found.share_seen < 0.75  # 2,400 of 3,000 pairs can be reached
-    assert found.episodes_left is not None
-    started = agent.n_episodes
-    while agent.progress.stage == "exploring" and agent.n_episodes < 6_000:
-        agent.learn(100)
-    assert 0.3 * found.episodes_left < agent.n_episodes - started < 1.5 * found.episodes_left
+def test_what_is_left_is_roughly_right() -> None:
+    """A lake in which every step must be found: returns are 0 until the end, and the progress says why and how long."""
+    agent = s4q.Agent(gym.make("FrozenLake8x8-v1", is_slippery=False), horizon=30, seed=0)
+    for so_far in (20, 40, 60, 80):
+        agent.learn(so_far - agent.n_episodes)
+        found = agent.progress
+        assert (found.stage, found.mean_return) == ("exploring", 0.0)
+        assert found.episodes_left is not None
+        assert 0.5 * (110 - so_far) < found.episodes_left < 3 * (130 - so_far)
+    while agent.progress.stage == "exploring":
+        agent.learn(5)
+    assert 110 < agent.n_episodes < 160  # 44 of 256 pairs cannot be reached
+    assert agent.progress.directions_seen == 212
+    assert agent.progress.best_return == 1.0
 
 
 def test_the_benchmark_prints_it() -> None:

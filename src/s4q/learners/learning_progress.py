@@ -21,7 +21,7 @@ _SEEN = 0.5  # of a visit with a feature of norm 1: a direction with more data t
 _PARTS = 16  # a stretch has this part of all episodes, or is a single phase
 _MOST = 32  # stretches that are kept
 _RECENT = 8  # the newest stretches with this part of all episodes are what "lately" means
-_STILL_NEW = 0.01  # of all directions: so many new ones lately mean that exploration goes on
+_STILL_NEW = 0.01  # of all directions: so many new ones, at the rate of late over all episodes: exploration goes on
 _CLOSE = 0.1  # of promise or return: closer than this the policy gets what it promises
 
 Stage = Literal["not begun", "exploring", "refining", "settled"]
@@ -221,7 +221,7 @@ class LearningProgress:
         """
         if not self.episodes:
             return "not begun"
-        if self.new_directions >= max(_STILL_NEW * self.directions, 1):
+        if self.new_directions * self.episodes > _STILL_NEW * self.directions * self.recent_episodes:
             return "exploring"
         if self.gap is None or self.mean_return is None or self.promise is None:
             return "refining"
