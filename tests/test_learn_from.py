@@ -17,7 +17,7 @@ from s4q.features import Fourier, OneHot, PerAction
 from s4q.running import checkpoint
 
 H = 5
-RIDGE = 1e-6
+RIDGE, UNSEEN = 1e-2, 0.1  # of the practical preset for smooth features that are not exact
 
 
 class Logger(gym.Wrapper):
@@ -70,8 +70,8 @@ def as_columns(steps: list[tuple[Any, ...]]) -> dict[str, Any]:
 def literal_fit(steps: list[tuple[Any, ...]], features: Any, bounds: list[float], low: float, pool: bool) -> np.ndarray:
     """Ridge regression level by level, from the last to the first, written out; (H, actions, k).
 
-    The target of a step is its reward, plus the best optimistic value after it, clipped at the bound. The bonus is
-    the bound times the norm in the metric of the ridge: what is left of the practical bonus with bonus_width = 0.
+    The target of a step is its reward, plus the best optimistic value after it, clipped at the bound. The bonus is a
+    share of the bound times the norm in the metric of the ridge: what the practical bonus is with bonus_width near 0.
     """
 
     def vector(observation: Any, h: int) -> list[float]:
@@ -92,7 +92,7 @@ def literal_fit(steps: list[tuple[Any, ...]], features: Any, bounds: list[float]
                 after = vector(following, h + 1)
                 best = max(
                     np.dot(after, thetas[h + 1, a])
-                    + bounds[h + 1] * RIDGE**0.5 * np.sqrt(np.dot(after, inverse[a] @ np.array(after)))
+                    + UNSEEN * bounds[h + 1] * RIDGE**0.5 * np.sqrt(np.dot(after, inverse[a] @ np.array(after)))
                     for a in range(n_actions)
                 )
                 y += min(best, bounds[h + 1])
@@ -112,9 +112,8 @@ def test_the_fit_is_a_literal_ridge_regression(pool: bool) -> None:
     agent.learn_from(steps)
     want = literal_fit(steps, agent.features, list(agent.learner.spec.value_bound), -1.2, pool)
     seen = agent.features(0, np.array([step[0] for step in steps])).vectors[:, 0]  # (n, k)
-    # Compared where there is data: parameters of directions without any are not determined to 12 digits.
     got, wanted = seen @ agent.learner.q.theta.transpose(0, 2, 1), seen @ want.transpose(0, 2, 1)
-    np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
     less = literal_fit(steps[:-1], agent.features, list(agent.learner.spec.value_bound), -1.2, pool)
     assert abs(got - seen @ less.transpose(0, 2, 1)).max() > 1e-4  # one step less would be noticed
 
@@ -144,8 +143,7 @@ def test_the_same_steps_give_the_same_fit_as_having_been_played(name: str) -> No
     seen = np.array([step[0] for step in logger.steps])
     for h in range(played.horizon):  # values where there is data, bonus included
         phi = played.features(h, seen)
-        # The sums differ in the order of their terms alone; a ridge of 1e-6 magnifies that by up to a million.
-        np.testing.assert_allclose(logged.q.optimistic(h, phi), learner.q.optimistic(h, phi), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(logged.q.optimistic(h, phi), learner.q.optimistic(h, phi), rtol=1e-12, atol=1e-12)
     if "table" in name:
         assert logged.q.same_as(learner.q)  # sums of whole numbers: the very same bits
     less = make(None).learn_from(logger.steps[:-1]).learner
@@ -469,4 +467,4 @@ def test_a_random_mdp_with_dense_features_by_level() -> None:
     logged = s4q.Agent(MDPEnv(mdp), mdp.features, **options).learn_from(logger.steps)
     assert played.learner.open_phase is not None
     assert played.learner.open_phase.n_episodes == 0
-    np.testing.assert_allclose(logged.learner.q.theta, played.learner.q.theta, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(logged.learner.q.theta, played.learner.q.theta, rtol=0, atol=1e-10)
