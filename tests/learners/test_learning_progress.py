@@ -43,7 +43,7 @@ def record(phase: int, n: int, mean: float, promise: float | None, gram: np.ndar
 
 def test_directions_and_returns_are_what_the_environment_saw() -> None:
     env = Diary(gym.make("CliffWalking-v1"))
-    agent = s4q.Agent(env, horizon=12, seed=0).learn(200, stop=lambda run: run.phases >= 30)
+    agent = s4q.Agent(env, horizon=12, reward_range=(-100, 0), seed=0).learn(200, stop=lambda run: run.phases >= 30)
     found = agent.progress
     assert found.directions == 48 * 4
     assert found.directions_seen == len(env.pairs)
