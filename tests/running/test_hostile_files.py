@@ -181,9 +181,10 @@ def test_an_older_schema_says_who_wrote_it(good: Path, tmp_path: Path, schema: i
 
 def test_a_newer_schema_says_what_to_install(good: Path, tmp_path: Path) -> None:
     def newer(manifest: dict[str, Any], members: Members) -> None:
-        manifest.update(schema=7, s4q="3.1.0", brand_new={})
+        manifest.update(schema=SCHEMA + 1, s4q="3.1.0", brand_new={})
 
-    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 6: install s4q 3.1.0 or newer")
+    says = f"it has schema {SCHEMA + 1} and this s4q reads up to {SCHEMA}: install s4q 3.1.0 or newer"
+    refused(doctored(good, tmp_path, newer), says)
 
 
 class Bomb:

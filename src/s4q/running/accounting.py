@@ -223,9 +223,28 @@ class Accounting:
         return self._so_far.episodes
 
     @property
+    def steps(self) -> int:
+        """Steps played so far."""
+        return self._so_far.steps
+
+    @property
+    def max_steps(self) -> int | None:
+        """Steps of the whole run, where it has such a limit."""
+        return self._so_far.max_steps
+
+    @property
     def left(self) -> int:
-        """Episodes of the budget that are left."""
-        return self._so_far.budget - self._so_far.episodes
+        """Episodes of the budget that are left.
+
+        Where steps are limited, as many as surely fit into what is left of them, and one at least. So the limit is
+        exceeded by less than an episode.
+        """
+        now = self._so_far
+        episodes = now.budget - now.episodes
+        if now.max_steps is None or episodes <= 0:
+            return episodes
+        steps = now.max_steps - now.steps
+        return min(episodes, max(steps // self._learner.spec.horizon, 1)) if steps > 0 else 0
 
     @property
     def learned(self) -> int:

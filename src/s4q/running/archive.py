@@ -13,6 +13,7 @@ import io
 import json
 import os
 import secrets
+import stat
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,7 @@ MANIFEST = "manifest.json"
 _DIGEST = 64  # characters of a SHA-256
 _MEMBERS = {"<f8": "float64.npy", "<i8": "int64.npy", "|b1": "bool.npy"}  # by dtype
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes
+_UNREADABLE = (NotImplementedError, EOFError, RecursionError)
 _STALE = 3600.0  # seconds after which what a killed writer left behind is removed
 
 
@@ -38,8 +40,14 @@ class CheckpointError(ValueError):
 
 
 def previous_of(path: Path) -> Path:
-    """The place of the file before the newest one."""
-    return path.parent / f"{path.name}.previous"
+    """The place of the file before the newest one; it lies beside the file itself, not beside a link to it."""
+    real = target_of(path)
+    return real.parent / f"{real.name}.previous"
+
+
+def target_of(path: Path) -> Path:
+    """The file that a path, or a symbolic link, stands for. The path itself where it is no link."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def refusal(path: Path, cause: str) -> CheckpointError:
@@ -58,7 +66,11 @@ def require_place(path: Path) -> None:
 
 
 def write(path: Path, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Replace the file at once: a reader sees the old or the new one, even after a crash. The old one is kept."""
+    """Replace the file at once: a reader sees the old or the new one, even after a crash. The old one is kept.
+
+    A symbolic link stays one, and a file keeps its mode.
+    """
+    path = target_of(path)
     require_place(path)
     described = {name: {"dtype": array.dtype.str, "shape": array.shape} for name, array in arrays.items()}
     text = json.dumps({**manifest, "arrays": described}, allow_nan=False)
@@ -90,6 +102,8 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
     try:
         with partial.open("xb+") as file:
             yield file
+            with suppress(FileNotFoundError):
+                os.chmod(partial, stat.S_IMODE(path.stat().st_mode))
             file.flush()
             os.fsync(file.fileno())
         _keep_previous(path)
@@ -163,7 +177,7 @@ def read(path: Path, schema: int, needs: str) -> tuple[dict[str, Any], dict[str,
             return manifest, _cut(manifest.get("arrays"), numbers)
     except FileNotFoundError:
         raise refusal(path, "it does not exist") from None
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, EOFError, RecursionError) as error:
+    except (OSError, ValueError, ArithmeticError, MemoryError, zipfile.BadZipFile, *_UNREADABLE) as error:
         raise refusal(path, str(error) or type(error).__name__) from None
 
 
