@@ -5,7 +5,8 @@ Nothing here plays episodes or tells a learner anything.
 """
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from importlib import import_module
 from math import inf
 from typing import Any, Literal, final
 
@@ -59,6 +60,21 @@ class Run(Totals):
     certificate: Certificate | None = None
     resumed: bool = False
     name: str = ""
+
+    def to_dataframe(self) -> Any:
+        """The curve as a pandas DataFrame: a row per point, a column per number. Needs pandas.
+
+        A column is there for every field of a point; where a number is not known, as the regret of an environment, it
+        is missing (NaN).
+        """
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise ImportError('to_dataframe needs pandas; install it with: pip install "s4q[pandas]"') from None
+        rows = [asdict(point) for point in self.curve]
+        table = pandas.DataFrame(rows, columns=[one.name for one in fields(Point)])
+        maybe = [one.name for one in fields(Point) if one.default is None or "None" in str(one.type)]
+        return table.astype(dict.fromkeys(maybe, float))
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "mean_return", "nbytes", "cpu_seconds")

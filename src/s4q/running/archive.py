@@ -7,6 +7,7 @@ before it, so that one flipped bit anywhere is noticed. Nothing in the file is e
 before it is compared with the size of the file. Only `checkpoint.py` calls it.
 """
 
+import difflib
 import glob
 import hashlib
 import io
@@ -53,8 +54,21 @@ def target_of(path: Path) -> Path:
 def refusal(path: Path, cause: str) -> CheckpointError:
     """The error about a file that cannot be read, with the cure."""
     previous = previous_of(path)
-    cure = f"the previous good file is {previous}" if previous.exists() else "there is no previous file; start again"
+    cure = "there is no previous file; start again"
+    if previous.exists():
+        cure = f"the previous good file is {previous}"
+    elif not path.exists() and (meant := similar_names(path)):
+        cure = f"did you mean {' or '.join(meant)}?"
     return CheckpointError(f"{path} is not a checkpoint that can be read: {cause}; {cure}")
+
+
+def similar_names(path: Path) -> list[str]:
+    """Files in the same folder whose names are like this one, the most alike first."""
+    if not path.parent.is_dir():
+        return []
+    names = [file.name for file in path.parent.iterdir() if file.is_file() and file.name != path.name]
+    ours = [name for name in names if not name.endswith((".previous", ".partial", ".lock"))]
+    return difflib.get_close_matches(path.name, ours, n=2, cutoff=0.7)
 
 
 def require_place(path: Path) -> None:

@@ -240,8 +240,8 @@ def _require_gap(learner: Any, gap: float | None) -> None:
     bound = None if gap is None else learner.constants.spec.value_bound[0]
     if gap is not None and bound is not None and gap >= bound:
         raise ValueError(
-            f"stop_when_gap is {gap:g}, but no gap can exceed the value_bound of {bound:g} (of rewards shifted to "
-            "start at 0); ask for a smaller gap"
+            f"stop_when_gap is {gap:g}, but no gap can exceed {bound:g}, as far as returns can lie apart; ask for a "
+            "smaller gap"
         )
 
 
