@@ -23,6 +23,7 @@ from s4q.collectors.stepping.env_facts import (
     reward_range_of,
     spaces_of,
 )
+from s4q.collectors.stepping.foreign_envs import require_no_picture
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import MOST_STEPS, Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
@@ -125,7 +126,9 @@ class Agent:
         if verbose not in (0, 1, 2):
             raise ValueError(f"verbose is how much is printed, so it must be 0, 1 or 2; got {verbose!r}")
         spaces = spaces_of(env)
-        features = default_features(*spaces) if features is None else features
+        if features is None:
+            require_no_picture(env, spaces[0], env_name(env))
+            features = default_features(*spaces)
         spec = Spec.of(
             features,
             horizon=horizon_of(env, horizon),
