@@ -25,6 +25,8 @@ class Terminated(SystemExit):
         number: The number of the signal.
     """
 
+    code: int
+
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
 
