@@ -13,7 +13,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from small_envs import Drift
 from states import bits, log_lines
-from storm import EVALUATED, FIXED, REPLAYED, SKETCHED
+from storm import EVALUATED, FIXED, LEARNED, REPLAYED, SKETCHED
 from typer.testing import CliRunner
 
 import s4q
@@ -55,6 +55,11 @@ def test_killed_and_resumed_has_the_same_bits(tmp_path: Path, kind: str, kills: 
 @pytest.mark.parametrize("kind", [SKETCHED, REPLAYED, FIXED, EVALUATED])
 def test_killed_fifty_times(tmp_path: Path, kind: str) -> None:
     weather(tmp_path, kind, 50)
+
+
+@pytest.mark.slow
+def test_an_agent_killed_a_hundred_times(tmp_path: Path) -> None:
+    weather(tmp_path, LEARNED, 100)
 
 
 def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:
