@@ -429,7 +429,9 @@ class Agent:
                 "read it with s4q.load(path) and go on with s4q.run"
             )
         agent = cls.__new__(cls)
-        agent._assemble(env, _features_of(path, problem) if features is None else features, found.learner, found.seed)
+        if features is None:
+            features = _features_of(path, problem.get("features"), found.learner.spec.n_actions)
+        agent._assemble(env, features, found.learner, found.seed)
         others = [] if allow_other else differences(problem, env, agent.features, agent.horizon)
         if others:
             raise ValueError(f"{path} holds another problem: {'; '.join(others)}; {_OVERRIDE}")
@@ -446,17 +448,20 @@ class Agent:
         return {"problem": description_of(self.env, self.features, self.horizon)}
 
 
-def _features_of(path: str | PathLike[str], problem: dict[str, Any]) -> Any:
-    """The feature map that a file describes."""
-    config = problem.get("features")
+def _features_of(path: str | PathLike[str], config: Any, n_actions: int) -> Any:
+    """The feature map that a file describes. Its number of actions is compared before arrays of that size are made."""
     if isinstance(config, dict) and config.get("custom"):
         raise ValueError(
             f"{path} was learned with the feature map {config.get('name')}, which holds code of your own that no file "
             "carries; pass the map again: features=..."
         )
     try:
-        return registry.from_config(config)  # type: ignore[arg-type]
-    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError, MemoryError) as error:
+        described = config["parameters"].get("n_actions", n_actions)
+        if described != n_actions:
+            raise ValueError(f"they are for {described} actions, and the learner has {n_actions}")
+        with np.errstate(all="ignore"):  # what overflows is refused by the map
+            return registry.from_config(config)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
         raise refusal(Path(path), f"its features cannot be made again: {error or type(error).__name__}") from None
 
 

@@ -48,7 +48,10 @@ def differences(kept: dict[str, Any], env: Any, features: FeatureMap, horizon: i
         horizon: Steps of an episode.
     """
     now = json.loads(json.dumps(description_of(env, features, horizon)))
-    return [*_env_differences(kept.get("made"), now["made"]), *_feature_differences(kept, now)]
+    try:
+        return [*_env_differences(kept.get("made"), now["made"]), *_feature_differences(kept, now)]
+    except (TypeError, ValueError, OverflowError):  # only a doctored file
+        return ["the file does not describe its problem as files do"]
 
 
 def _env_differences(had: Any, has: dict[str, Any]) -> list[str]:
