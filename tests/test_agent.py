@@ -64,7 +64,7 @@ def test_negative_rewards_are_reported_in_the_users_units() -> None:
     assert (agent.learner.spec.reward_min, agent.learner.spec.reward_max) == (-100.0, 0.0)
     found = agent.evaluate(3)
     assert found.mean == pytest.approx(mdp.value(agent.policy.q), abs=1e-9)
-    assert found.low == pytest.approx(found.high)
+    assert -20 * 100 <= found.low <= found.mean <= found.high <= 0
 
 
 class Diary(gym.Wrapper):
@@ -198,11 +198,6 @@ def test_predict_takes_starts_as_other_libraries_write_them() -> None:
     assert agent.predict([], None, [])[0].tolist() == []
 
 
-def test_one_episode_says_nothing_of_the_spread() -> None:
-    found = small_agent().evaluate(1)
-    assert (found.low, found.high, found.n_episodes) == (-np.inf, np.inf, 1)
-
-
 def test_predict_in_the_loop_of_an_evaluator() -> None:
     """The calls that Stable-Baselines3's evaluate_policy makes: batches, states handed back, starts after each end."""
     mdp = s4q.problems.from_gymnasium("FrozenLake-v1", HORIZON)
@@ -256,7 +251,7 @@ def test_an_env_that_fails_loses_nothing(tmp_path: Path) -> None:
         broken.learn(300, checkpoint=path)
     assert 0 < broken.n_episodes < 300
     broken.save(tmp_path / "also.s4q")
-    again = s4q.Agent.load(path, env=lake())
+    again = s4q.Agent.load(path, env=lake(), allow_other=True)  # without the wrapper that failed
     assert again.n_episodes == broken.n_episodes
     again.resume(checkpoint=path)
     whole = small_agent().learn(300)
@@ -282,7 +277,7 @@ def test_features_of_your_own_are_passed_again(tmp_path: Path) -> None:
 
 def test_load_refuses_what_is_no_agent(tmp_path: Path) -> None:
     s4q.save(tmp_path / "bare.s4q", s4q.S4Q(s4q.problems.chain()), seed=0)
-    with pytest.raises(ValueError, match="holds a bare S4Q and no Agent"):
+    with pytest.raises(ValueError, match="holds a S4Q without the environment"):
         s4q.Agent.load(tmp_path / "bare.s4q", env=lake())
     small_agent().save(tmp_path / "lake.s4q")
     with pytest.raises(ValueError, match="actions"):

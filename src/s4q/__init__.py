@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from s4q import baselines, collectors, features, problems
-from s4q.agent import Agent, Evaluation
+from s4q.agent import Agent
 from s4q.certificates.certifier import Certificate, certify
 from s4q.core.blocks import Phi
 from s4q.core.least_squares import Moments, StreamingLeastSquares, project_to_ball
@@ -39,8 +39,10 @@ from s4q.problems import FiniteMDP
 from s4q.running.accounting import Run
 from s4q.running.archive import CheckpointError
 from s4q.running.checkpoint import Autosave, Checkpoint, load, save
+from s4q.running.evaluation_callback import EvaluationCallback
 from s4q.running.logs import JsonLines, TensorBoard
 from s4q.running.loop import run
+from s4q.running.policy_evaluation import Evaluation
 from s4q.stream import Stream
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ __all__ = [
     "Collector",
     "Evaluate",
     "Evaluation",
+    "EvaluationCallback",
     "Explore",
     "FeatureMap",
     "FiniteMDP",

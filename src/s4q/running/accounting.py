@@ -5,7 +5,8 @@ Nothing here plays episodes or tells a learner anything.
 """
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from importlib import import_module
 from math import inf
 from typing import Any, Literal, final
 
@@ -66,6 +67,21 @@ class Run(Totals):
     resumed: bool = False
     name: str = ""
     logged_steps: int = 0
+
+    def to_dataframe(self) -> Any:
+        """The curve as a pandas DataFrame: a row per point, a column per number. Needs pandas.
+
+        A column is there for every field of a point; where a number is not known, as the regret of an environment, it
+        is missing (NaN).
+        """
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise ImportError('to_dataframe needs pandas; install it with: pip install "s4q[pandas]"') from None
+        rows = [asdict(point) for point in self.curve]
+        table = pandas.DataFrame(rows, columns=[one.name for one in fields(Point)])
+        maybe = [one.name for one in fields(Point) if one.default is None or "None" in str(one.type)]
+        return table.astype(dict.fromkeys(maybe, float))
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "mean_return", "nbytes", "cpu_seconds")
@@ -234,9 +250,28 @@ class Accounting:
         return self._so_far.episodes
 
     @property
+    def steps(self) -> int:
+        """Steps played so far."""
+        return self._so_far.steps
+
+    @property
+    def max_steps(self) -> int | None:
+        """Steps of the whole run, where it has such a limit."""
+        return self._so_far.max_steps
+
+    @property
     def left(self) -> int:
-        """Episodes of the budget that are left."""
-        return self._so_far.budget - self._so_far.episodes
+        """Episodes of the budget that are left.
+
+        Where steps are limited, as many as surely fit into what is left of them, and one at least. So the limit is
+        exceeded by less than an episode.
+        """
+        now = self._so_far
+        episodes = now.budget - now.episodes
+        if now.max_steps is None or episodes <= 0:
+            return episodes
+        steps = now.max_steps - now.steps
+        return min(episodes, max(steps // self._learner.spec.horizon, 1)) if steps > 0 else 0
 
     @property
     def learned(self) -> int:

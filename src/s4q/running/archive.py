@@ -7,12 +7,14 @@ before it, so that one flipped bit anywhere is noticed. Nothing in the file is e
 before it is compared with the size of the file. `checkpoint.py` calls it, and `deployed_policy.py`.
 """
 
+import difflib
 import glob
 import hashlib
 import io
 import json
 import os
 import secrets
+import stat
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -30,6 +32,7 @@ _DIGEST = 64  # characters of a SHA-256
 _MEMBERS = {"<f8": "float64.npy", "<i8": "int64.npy", "|b1": "bool.npy"}  # by dtype
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes
 _READERS = {"checkpoint": "s4q.Agent.load (or s4q.load)", "policy": "s4q.Policy.load"}  # by the kind of a file
+_UNREADABLE = (NotImplementedError, EOFError, RecursionError)
 _STALE = 3600.0  # seconds after which what a killed writer left behind is removed
 
 
@@ -39,16 +42,35 @@ class CheckpointError(ValueError):
 
 
 def previous_of(path: Path) -> Path:
-    """The place of the file before the newest one."""
-    return path.parent / f"{path.name}.previous"
+    """The place of the file before the newest one; it lies beside the file itself, not beside a link to it."""
+    real = target_of(path)
+    return real.parent / f"{real.name}.previous"
+
+
+def target_of(path: Path) -> Path:
+    """The file that a path, or a symbolic link, stands for. The path itself where it is no link."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def refusal(path: Path, cause: str, what: str = "checkpoint") -> CheckpointError:
     """The error about a file that cannot be read, with the cure."""
     previous = previous_of(path)
     anew = "start again" if what == "checkpoint" else "save it again"
-    cure = f"the previous good file is {previous}" if previous.exists() else f"there is no previous file; {anew}"
+    cure = f"there is no previous file; {anew}"
+    if previous.exists():
+        cure = f"the previous good file is {previous}"
+    elif not path.exists() and (meant := similar_names(path)):
+        cure = f"did you mean {' or '.join(meant)}?"
     return CheckpointError(f"{path} is not a {what} that can be read: {cause}; {cure}")
+
+
+def similar_names(path: Path) -> list[str]:
+    """Files in the same folder whose names are like this one, the most alike first."""
+    if not path.parent.is_dir():
+        return []
+    names = [file.name for file in path.parent.iterdir() if file.is_file() and file.name != path.name]
+    ours = [name for name in names if not name.endswith((".previous", ".partial", ".lock"))]
+    return difflib.get_close_matches(path.name, ours, n=2, cutoff=0.7)
 
 
 def require_place(path: Path) -> None:
@@ -60,7 +82,11 @@ def require_place(path: Path) -> None:
 
 
 def write(path: Path, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Replace the file at once: a reader sees the old or the new one, even after a crash. The old one is kept."""
+    """Replace the file at once: a reader sees the old or the new one, even after a crash. The old one is kept.
+
+    A symbolic link stays one, and a file keeps its mode.
+    """
+    path = target_of(path)
     require_place(path)
     described = {name: {"dtype": array.dtype.str, "shape": array.shape} for name, array in arrays.items()}
     text = json.dumps({**manifest, "arrays": described}, allow_nan=False)
@@ -92,6 +118,8 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
     try:
         with partial.open("xb+") as file:
             yield file
+            with suppress(FileNotFoundError):
+                os.chmod(partial, stat.S_IMODE(path.stat().st_mode))
             file.flush()
             os.fsync(file.fileno())
         _keep_previous(path)
@@ -169,7 +197,7 @@ def read(
             return manifest, _cut(manifest.get("arrays"), numbers)
     except FileNotFoundError:
         raise refusal(path, "it does not exist", what) from None
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, EOFError, RecursionError) as error:
+    except (OSError, ValueError, ArithmeticError, MemoryError, zipfile.BadZipFile, *_UNREADABLE) as error:
         raise refusal(path, str(error) or type(error).__name__, what) from None
 
 

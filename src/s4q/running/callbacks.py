@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol, final, runtime_checkable
 
 from s4q.running.accounting import Answered, Run
+from s4q.running.progress import Progress as RunProgress
 
 
 @runtime_checkable
@@ -44,6 +45,20 @@ class Listener(Protocol):
 
         Args:
             run: The whole run.
+        """
+        ...
+
+
+@runtime_checkable
+class HearsInterruptions(Protocol):
+    """A listener that is also told when a run ends by an exception: Ctrl-C, SIGTERM, or an environment that fails."""
+
+    def on_interrupted(self, run: Run, progress: RunProgress) -> None:
+        """Called when the learner is whole again, before the exception leaves `run`.
+
+        Args:
+            run: The run so far.
+            progress: The same for a checkpoint, from which the run can go on.
         """
         ...
 
