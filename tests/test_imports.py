@@ -16,6 +16,7 @@ LAYERS = [
     {"cli"},
     {"__init__"},
     {"agent", "environment_checks", "stream", "wrappers"},
+    {"deployed_policy"},
     {"theory"},
     {"running"},
     {"certificates", "baselines"},

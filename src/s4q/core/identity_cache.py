@@ -39,6 +39,10 @@ class IdentityCache(Generic[Key, Result]):
         self._known.move_to_end(name)
         return self._known[name][1]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process starts empty: an identity means nothing there."""
+        return {"_function": self._function, "_size": self._size, "_known": OrderedDict()}
+
     def __len__(self) -> int:
         return len(self._known)
 

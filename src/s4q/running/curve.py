@@ -28,6 +28,9 @@ class Totals:
     evaluation_episodes: int = 0  # of evaluations (Evaluate), from which nothing is learned
     warm_up_episodes: int = 0  # that measured the ranges of observations, from which nothing else is learned
     truncated_episodes: int = 0  # of main loops, that were cut before their horizon
+    promise: float | None = None  # what the policy promised at the start of these episodes, in the user's units
+    share_seen: float | None = None  # of the directions of the features, 0 to 1; of S4Q alone
+    best_return: float | None = None  # mean return of the best policy so far, by its own episodes; of S4Q alone
 
 
 @final

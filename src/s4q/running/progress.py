@@ -36,6 +36,7 @@ class Progress:
     request_episodes: int = 0  # of the request that is answered in part
     request_steps: int = 0
     warm_up_episodes: int = 0  # played before the first request, and counted in `episodes`
+    max_steps: Positive | None = None  # of the whole run, where it has such a limit
     evaluation_share: float = 0.0
     evaluation_episodes: int = 0
     evaluations: Mapping[Positive, Returns] = field(default_factory=dict)  # by phase
