@@ -168,11 +168,6 @@ class Comfortable(Runner):
         return (seen, float(1 / (1 + np.exp(-self.at))), *rest)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a block of smooth features that was never seen is worth a tenth of the value bound, so an action that was "
-    "never tried looks worse than one that earns more than that, and is never tried",
-)
 def test_actions_that_were_never_tried_are_tried_where_doing_nothing_pays() -> None:
     assert runner(env=Comfortable()).learn(60).evaluate(40).mean > 4.0  # doing nothing gets 2.5
 

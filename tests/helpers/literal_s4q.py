@@ -188,7 +188,11 @@ def data_scaled_table(
     for s, a in np.ndindex(*table.shape):
         if norm_sq[s, a] > 0:
             variance = float(phi[s, a] @ second - (phi[s, a] @ theta) ** 2)
-            width = data_scaled_width(mdp.spec, h, norm_sq[s, a], variance, residual, ridge, c.kappa(h), len(y))
+            block = np.flatnonzero(phi[s, a])[0] // mdp.spec.block_dim
+            begun = any(np.flatnonzero(one)[0] // mdp.spec.block_dim == block for one in x if one.any())
+            width = data_scaled_width(
+                mdp.spec, h, norm_sq[s, a], variance, residual, ridge, c.kappa(h), len(y), begun=begun
+            )
             table[s, a] = width * np.sqrt(norm_sq[s, a])
     return table
 

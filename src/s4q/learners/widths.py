@@ -98,10 +98,13 @@ def with_data_scaled_bonus(
     residual = residual_variance(moments, fit.theta, ridge)
     noise = residual + (floor_share(horizon) * value_bound) ** 2
     kappa *= sqrt(1 + _GROWTH * log(max(moments.n / fit.theta.size, 1.0)))
-    unseen = unseen_share(exact, fit.theta.shape[1]) * value_bound * sqrt(ridge)
+    unseen = value_bound * sqrt(ridge)
     whitener, n_blocks = moments.factors.whitener(ridge), len(fit.theta)
     if not exact:
-        return replace(fit, whitener=whitener, width=np.full(n_blocks, unseen + kappa * sqrt(noise)))
+        # A block that nothing was seen of, such as an action never tried, is worth the whole bound.
+        begun = moments.gram.any(axis=(1, 2))
+        share = np.where(begun, unseen_share(exact, fit.theta.shape[1]), 1.0)
+        return replace(fit, whitener=whitener, width=share * unseen + kappa * sqrt(noise))
     return replace(
         fit,
         whitener=whitener,
@@ -129,7 +132,7 @@ def practical_ridge(exact: bool, block_dim: int) -> float:
 
 
 def unseen_share(exact: bool, block_dim: int) -> float:
-    """How much of the value bound a direction never seen is worth in `practical`.
+    """How much of the value bound a direction never seen is worth in `practical`, in a block of which something was.
 
     Among smooth features no state is a wholly new direction. With all of the bound they explore for too long
     (MountainCar), with a hundredth of it they may never begin (CartPole).
