@@ -44,7 +44,9 @@ def evaluate(
     if as_json:
         print_json(scored)
         return
-    typer.echo(str(s4q.Evaluation(**{name: scored[name] for name in ("mean", "low", "high", "n_episodes", "n_steps")})))
+    spread = "" if scored["low"] == -inf else f", 95 % interval [{scored['low']:.6g}, {scored['high']:.6g}]"
+    played = f"{scored['n_episodes']:,} episodes, {scored['n_steps']:,} steps"
+    typer.echo(f"mean return {scored['mean']:.6g}{spread}, {played}")
     if exact is not None:
         typer.echo(f"exact value {exact:.6g}; the best possible is {scored['best_value']:.6g}")
 

@@ -2,7 +2,8 @@
 
 PROMISE = (
     "A policy promises what its optimistic value says of the start. Returns above a promise are luck, or a value bound "
-    "that is too small. Marks on the axis show where phases ended."
+    "that is too small. Early promises may lie above the picture. Marks on the axis show where phases "
+    "ended."
 )
 REGRET = (
     "Regret is what all episodes together fell short of the best policy, replay included. A run that learns bends away "

@@ -39,6 +39,7 @@ _SIZE = (4.4, 2.7)  # inches: letters are readable where a phone shows the whole
 _LETTERS = 9.5  # points
 _MOST_POINTS = 240  # of a line
 
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 T = TypeVar("T")
 
 
@@ -92,11 +93,11 @@ def log_if_wide(axis: Any, values: Iterable[float | None]) -> bool:
     wide = bool(known) and min(known) > 0 and max(known) >= 50 * min(known)
     if wide:
         (axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale)("log")
-        if max(known) < 1e6 * min(known):
-            return True
-        from matplotlib.ticker import NullLocator
+        from matplotlib.ticker import LogLocator, NullLocator
 
+        axis.set_major_locator(LogLocator(numticks=7))
         axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(_power)  # matplotlib's own needs its typesetting, which takes most of the time
     else:
         axis.set_major_formatter(_short)
     return wide
@@ -112,6 +113,15 @@ def _short(value: float, _position: int | None = None) -> str:
         power = int(log10(abs(value)) + 1e-12)
         return f"{value / 10**power:.3g}e{power}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+
+
+def _power(value: float, _position: int | None = None) -> str:
+    """A power of ten.
+
+    >>> _power(1000.0), _power(0.1)
+    ('10³', '10⁻¹')
+    """
+    return "10" + str(round(log10(value))).translate(RAISED) if value > 0 else ""
 
 
 def whole_ticks(axis: Any) -> None:

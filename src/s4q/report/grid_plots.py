@@ -12,12 +12,13 @@ from s4q.core.blocks import Array
 from s4q.core.messages import Policy
 from s4q.problems import FiniteMDP, GridLayout
 from s4q.problems.planning import occupancies, policy_values
-from s4q.report.drawing import GREEN, INK, MUTED, figure_of, luminance, new_axes
+from s4q.report.drawing import INK, MUTED, figure_of, luminance, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Arrow = tuple[int, int, float, float]  # row, column, rows down, columns right
+_GOAL, _END = "#0a7d5e", "#70757d"  # dark enough for white letters in both colour schemes
 _BLOCKED = 0.03  # of a step: a shorter mean move is none
 _RARE = 1e-3  # expected visits of a cell in an episode: with fewer it counts as not visited
 
@@ -145,7 +146,7 @@ def _draw(ax: Any, worth: Array, arrows: list[Arrow], ends: list[tuple[int, int,
         if still:
             ax.plot([one[1] for one in still], [one[0] for one in still], "o", color=paint, markersize=2)
     for row, column, pays in ends:
-        ax.fill_between([column - 0.5, column + 0.5], row - 0.5, row + 0.5, color=GREEN if pays else MUTED, linewidth=0)
+        ax.fill_between([column - 0.5, column + 0.5], row - 0.5, row + 0.5, color=_GOAL if pays else _END, linewidth=0)
         ax.text(
             column,
             row,

@@ -54,8 +54,7 @@ def plot_memory_contents(learner: S4Q, ax: "Axes | None" = None) -> "Axes":
     ax.bar(where, came, color=FAINT_BLUE, width=0.8, label="steps that came")
     ax.bar(where, held, color=BLUE, width=0.5, label="rows held for them")
     least = max(min([*held, *came]), 1)
-    if max(came) >= 50 * least:
-        ax.set_yscale("log")
+    if log_if_wide(ax.yaxis, [least, max(came)]):
         ax.set_ylim(0.5 * least, 20 * max(came))
     else:
         ax.set_ylim(0, 1.35 * max(came))

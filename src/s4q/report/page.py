@@ -232,15 +232,16 @@ def _cost(source: RunSource) -> Iterator[Picture]:
         return
     main, replay, rest = map(sentences.count, (run.main_episodes, run.replay_episodes, run.evaluation_episodes))
     said = f"{main} episodes tried new policies, {replay} replayed old ones, {rest} only evaluated."
-    yield _picture("episodes", "Where the episodes went", run_plots.plot_episodes(run), said)
+    if run.main_episodes < run.episodes:
+        yield _picture("episodes", "Where the episodes went", run_plots.plot_episodes(run), said)
     each = sentences.bytes_a_step(source)
-    said = (
+    kept = (
         f"A learner that keeps every step needs {each:,} bytes for one: the features of its action, those of all "
         "actions afterwards, and the reward."
     )
-    yield _picture("memory", "Memory", run_plots.plot_memory(run, bytes_a_step=each), said)
-    said = f"{run.cpu_seconds:.3g} CPU seconds for {sentences.count(run.steps)} steps."
-    yield _picture("cpu", "CPU time", run_plots.plot_cpu(run), said)
+    yield _picture("memory", "Memory", run_plots.plot_memory(run, bytes_a_step=each), kept)
+    whole = f"{run.cpu_seconds:.3g} CPU seconds for {sentences.count(run.steps)} steps. {said}"
+    yield _picture("cpu", "CPU time", run_plots.plot_cpu(run), whole)
 
 
 def _picture(name: str, title: str, ax: "Axes", text: str) -> Picture:

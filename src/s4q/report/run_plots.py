@@ -60,7 +60,15 @@ def plot_run(run: Run, ax: "Axes | None" = None, *, best_return: float | None = 
     episodes = _episodes(shown)
     promises = [(k, p.optimistic_value) for k, p in zip(episodes, shown, strict=True) if p.optimistic_value is not None]
     if promises:
-        ax.plot(*zip(*promises, strict=True), color=ORANGE, linewidth=1.3, label="promised by its policy")
+        style = "o" if len(promises) < 3 else "-"
+        ax.plot(
+            *zip(*promises, strict=True),
+            style,
+            color=ORANGE,
+            linewidth=1.3,
+            markersize=4,
+            label="promised by its policy",
+        )
     returns = np.array([point.mean_return for point in shown], dtype=np.float64)
     style = "o" if len(shown) < 3 else "-"
     ax.plot(episodes, returns, style, color=BLUE, linewidth=1.6, markersize=4, label="mean return of a phase")
@@ -68,11 +76,20 @@ def plot_run(run: Run, ax: "Axes | None" = None, *, best_return: float | None = 
         ax.axhline(best_return, color=GREEN, linewidth=1.2, linestyle=(0, (4, 3)), label="best possible")
     log_if_wide(ax.xaxis, episodes)
     log_if_wide(ax.yaxis, [])
+    _limit_promises(ax, [*returns.tolist(), *([] if best_return is None else [best_return])], promises)
     # Marks on the axis show where phases ended: few long ones at the end mean that the learner is sure.
     ax.plot(episodes, np.zeros(len(episodes)), "|", color=MUTED, markersize=5, transform=ax.get_xaxis_transform())
     label(ax, "episodes", "return of an episode")
     legend(ax)
     return ax
+
+
+def _limit_promises(ax: "Axes", seen: list[float], promises: list[tuple[float, float]]) -> None:
+    """Let early promises leave the picture where they would press all returns into a line."""
+    low, high = min(seen), max(seen)
+    span = max(high - low, 1e-9)
+    if max((value for _, value in promises), default=high) > high + 2 * span:
+        ax.set_ylim(low - 0.08 * span, high + 0.6 * span)
 
 
 def plot_regret(

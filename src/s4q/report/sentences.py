@@ -7,12 +7,11 @@ from typing import final
 from s4q.certificates.certifier import Certificate, certify, refusal
 from s4q.learners.explanation import broken_proof, guarantee
 from s4q.learners.s4q import S4Q
+from s4q.report.drawing import RAISED
 from s4q.report.run_plots import Bound, played_points
 from s4q.report.run_source import RunSource
 from s4q.running.accounting import Run
 from s4q.theory.bounds import worst_regret
-
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @final
@@ -35,7 +34,7 @@ def count(n: float) -> str:
     power = len(str(n)) - 1
     if n < 10**6:
         return f"{n:,}"
-    ten = "10" + str(power).translate(_RAISED)
+    ten = "10" + str(power).translate(RAISED)
     return ten if n == 10**power else f"{n / 10**power:.3g} × {ten}"
 
 
@@ -119,7 +118,13 @@ def tiles(source: RunSource) -> list[Tile]:
             [] if returns is None else [Tile("return lately", f"{returns[1]:.4g}", f"{count(returns[2])} episodes")]
         )
     if run.regret is not None and run.episodes:
-        found.append(Tile("regret", f"{run.regret:.4g}", f"{run.regret / run.episodes:.2g} an episode"))
+        found.append(
+            Tile(
+                "regret",
+                count(run.regret) if run.regret >= 10**6 else f"{run.regret:.4g}",
+                f"{run.regret / run.episodes:.2g} an episode",
+            )
+        )
     made = certificate_of(source)
     if made is not None and not made.vacuous and not made.contradictory:
         found.append(Tile("gap, proved", f"{made.gap:.4g}", f"with probability {1 - made.delta:g}"))
