@@ -1,6 +1,8 @@
 """The commands that read: problems, report, explain, evaluate; and `python -m s4q`."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -197,6 +199,18 @@ def test_help_has_an_example(command: str) -> None:
 def test_without_the_extra_report_says_what_to_install(river: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert 'pip install "s4q[report]"' in invoke("report", river, code=2)
+
+
+@pytest.mark.usefixtures("quick")
+def test_commands_of_the_page_in_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `s4q ...` line of docs/report.md, in order, in one folder."""
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parent.parent / "docs" / "report.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line) for line in re.findall(r"^    s4q (.*)$", text, re.M)]
+    assert [command[0] for command in commands] == ["train", "report", "explain", "evaluate", "problems"]
+    for command in commands:
+        assert invoke(*command).strip()
+    assert (tmp_path / "report.html").is_file()
 
 
 def test_python_m_is_the_command() -> None:

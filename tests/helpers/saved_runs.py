@@ -21,13 +21,13 @@ def counted_source(**changes: Any) -> RunSource:
     return RunSource(**known | changes)
 
 
-def stepped_agent(episodes: int = 12) -> s4q.Agent:
+def stepped_agent(episodes: int = 30) -> s4q.Agent:
     """A short run on MountainCar with few features, far from solving it."""
     import gymnasium
 
     env = gymnasium.make("MountainCar-v0", max_episode_steps=20)
     features = s4q.features.PerAction(s4q.features.Fourier(env.observation_space, order=1), 3)
-    return s4q.Agent(env, features, reward_range=(-1, 0), seed=0).learn(episodes)
+    return s4q.Agent(env, features, reward_range=(-1, 0), seed=0, trigger=20.0).learn(episodes)
 
 
 def lake_checkpoint(folder: Path, episodes: int = 150) -> Path:
