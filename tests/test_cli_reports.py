@@ -166,7 +166,10 @@ def test_evaluate_an_environment(lake: Path) -> None:
         (["evaluate", "RIVER", "--seed", "-1"], "error: --seed is the seed"),
         (["explain", "BROKEN"], "is not a checkpoint that can be read"),
         (["explain", "ALONE", "--problem", "chain"], "is no run on chain: horizon is 12 there, and 10 in chain"),
-        (["evaluate", "ALONE"], "does not say which problem it is of"),
+        (
+            ["evaluate", "ALONE"],
+            "is of an unnamed problem, which cannot be made from the file alone; pass it as --problem",
+        ),
         (["evaluate", "ALONE", "--problem", "Nope-v0"], "or the id of a Gymnasium environment; got 'Nope-v0'"),
     ],
 )
@@ -184,6 +187,21 @@ def test_bad_input_is_refused_in_one_line_with_a_hint(
     assert error.startswith("error: ")
     assert message in error
     assert hint == "hint: add --help to see what the command takes"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_name_in_a_file_imports_no_module(river: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gymnasium imports the module of an id such as "module:Name"; only an id that the user types may do that."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evil_module.py").write_text("from pathlib import Path\nPath(__file__).with_name('ran').touch()\n")
+    path = tmp_path / "evil.s4q"
+    s4q.save(path, s4q.load(river).learner, seed=7, extra={"env": "evil_module:Env-v0", "train": ["no", "settings"]})
+    for command in ("explain", "report"):
+        invoke(command, path)
+    assert "pass it as --problem" in invoke("evaluate", path, code=2)
+    assert not (tmp_path / "ran").exists()
+    invoke("evaluate", path, "--problem", "evil_module:Env-v0", code=2)  # there is no such env in the module
+    assert (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("command", ["problems", "report", "explain", "evaluate"])

@@ -66,7 +66,9 @@ def evaluation(found: SavedRun, which: Which, episodes: int, seed: int | None) -
     if found.counted and found.mdp is not None:
         collector: Any = s4q.collectors.CountCollector(found.mdp, seed=seed)
     elif found.env is None:
-        raise ValueError(f"{found.path} does not say which problem it is of, or it cannot be made here; pass --problem")
+        raise ValueError(
+            f"{found.path} is of {found.problem}, which cannot be made from the file alone; pass it as --problem"
+        )
     elif found.features is None:
         raise ValueError(f"the features of {found.path} are code of your own; evaluate it in Python, with Agent.load")
     else:

@@ -50,13 +50,13 @@ class SavedRun:
     @property
     def settings(self) -> dict[str, Any]:
         """What `s4q train` was told."""
-        return dict(self.checkpoint.extra.get("train") or {})
+        return _kept(self.checkpoint, "train")
 
     @property
     def features(self) -> Any:
         """The feature map of an Agent; None for a built-in problem, or where it holds the user's own code."""
-        config = self.checkpoint.extra.get("features")
-        return None if config is None or config.get("custom") else registry.from_config(config)
+        config = _kept(self.checkpoint, "features")
+        return None if not config or config.get("custom") else registry.from_config(config)
 
     def command(self) -> str | None:
         """The command that repeats the run, where `s4q train` made it."""
@@ -104,7 +104,8 @@ def saved_run(path: Path, problem: str | None = None) -> SavedRun:
     """
     place = _checkpoint_at(path)
     found = s4q.load(place)
-    said = (found.extra.get("train") or {}).get("problem") or found.extra.get("env")
+    said = _kept(found, "train").get("problem") or found.extra.get("env")
+    said = None if said is None else str(said)
     if problem is not None and said is not None and problem != said:
         raise ValueError(f"{place} holds a run on {said}, not on {problem}; leave --problem out")
     name = problem or said
@@ -178,8 +179,16 @@ def _require_fit(place: Path, found: s4q.Checkpoint, name: str, mdp: FiniteMDP) 
             raise ValueError(f"{place} is no run on {name}: {size} is {theirs} there, and {mine} in {name}")
 
 
+def _kept(found: s4q.Checkpoint, name: str) -> dict[str, Any]:
+    """What the writer kept under a name; empty where a file holds anything else than a dictionary there."""
+    value = found.extra.get(name)
+    return dict(value) if isinstance(value, dict) else {}
+
+
 def _env_or_none(name: str, must: bool) -> Any:
     """The environment; None where it cannot be made here and the file alone will do."""
+    if ":" in name and not must:  # "module:Name" makes Gymnasium import a module, and a file must not run code
+        return None
     try:
         return made_env(name)
     except ValueError:
@@ -190,7 +199,7 @@ def _env_or_none(name: str, must: bool) -> Any:
 
 def _table(env: Any, found: s4q.Checkpoint) -> FiniteMDP | None:
     """The exact problem behind an environment with a table and one-hot features, such as FrozenLake."""
-    features = (found.extra.get("features") or {}).get("name")
+    features = _kept(found, "features").get("name")
     if env is None or features != "OneHot" or not hasattr(env.unwrapped, "P"):
         return None
     spec = found.learner.spec
