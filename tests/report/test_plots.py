@@ -43,12 +43,12 @@ def test_run_plot_shows_return_and_promise(counted: Any) -> None:
 
 
 def test_agent_plot_has_promises_too(agent: s4q.Agent) -> None:
-    """Without exact values a promise is the mean of the phase over the starts it saw: 0 for nothing seen yet."""
+    """Without exact values a promise is the mean of the phase over the starts it saw, in the env's own rewards."""
     assert agent.last_run is not None
     _, promises = line(agent.plot(), "promised by its policy")
     assert len(promises) > 2
-    assert promises[0] == 0.0  # the first phase knows nothing, and no return lies above 0
     assert all(-20 <= value <= 0 for value in promises)
+    assert promises[0] > -20  # the first phase knows nothing, and hopes
     running, last = agent.learner.open_phase, agent.learner.last_phase
     assert running is not None and last is not None and last.start_value_sum is not None  # noqa: PT018
     assert last.n_episodes > 1
