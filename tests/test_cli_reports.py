@@ -195,7 +195,7 @@ def test_a_name_in_a_file_imports_no_module(river: Path, tmp_path: Path, monkeyp
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "evil_module.py").write_text("from pathlib import Path\nPath(__file__).with_name('ran').touch()\n")
     path = tmp_path / "evil.s4q"
-    s4q.save(path, s4q.load(river).learner, seed=7, extra={"env": "evil_module:Env-v0", "train": ["no", "settings"]})
+    s4q.save(path, s4q.load(river).learner, seed=7, extra={"problem": {"env": "evil_module:Env-v0"}, "train": 5})
     for command in ("explain", "report"):
         invoke(command, path)
     assert "pass it as --problem" in invoke("evaluate", path, code=2)

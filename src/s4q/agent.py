@@ -537,7 +537,7 @@ class Agent:
         from s4q.report.value_plots import box_ranges, plot_value
 
         ranges = box_ranges(spaces_of(self.env)[0], self.features, low, high)
-        return plot_value(self.policy, self.features, self.learner.spec, ranges, dims, level=level, at=at, ax=ax)
+        return plot_value(self.learner.best, self.features, self.learner.spec, ranges, dims, level=level, at=at, ax=ax)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write learner, seed and the description of the features to one file. The file before it is kept.

@@ -187,7 +187,7 @@ def test_value_over_two_numbers(agent: s4q.Agent) -> None:
     drawn = np.asarray(image.get_array())
     space = agent.env.observation_space
     corner = np.array([[space.low[0], space.high[1]]], dtype=np.float64)  # left, top
-    promise = agent.policy.value(0, agent.features(0, corner))[0] - 20
+    promise = agent.learner.best.value(0, agent.features(0, corner))[0] - 20
     assert drawn[-1, 0] == pytest.approx(max(promise, -20.0))
     assert drawn.min() >= -20
 

@@ -1,7 +1,7 @@
 """`s4q evaluate`: play the policy of a saved run without learning, and say what it returns."""
 
 from dataclasses import asdict
-from math import inf, sqrt
+from math import inf
 from typing import Annotated, Any, Literal
 
 import typer
@@ -14,7 +14,6 @@ from s4q.core.validation import require_count
 
 Which = Literal["best", "newest"]
 _EVALUATION = 0  # request id that no run uses
-_Z = 1.959963984540054  # 95 % of a normal law lie within this many standard errors
 
 
 def evaluate(
@@ -74,11 +73,11 @@ def evaluation(found: SavedRun, which: Which, episodes: int, seed: int | None) -
     else:
         collector = s4q.collectors.GymCollector(found.env, found.features, learner.spec, seed)
     seen, spec = collector.collect(Evaluate(_EVALUATION, chosen, episodes)), learner.spec
-    mean, squares, n = seen.return_sum / seen.n_episodes, seen.return_sum_sq, seen.n_episodes
-    # The spread is not known where episodes were counted, nor from a single one.
-    error = inf if squares is None or n < 2 else _Z * sqrt(max(squares / n - mean**2, 0.0) / (n - 1))
-    mean += spec.horizon * spec.reward_min
-    scored = s4q.Evaluation(mean, mean - error, mean + error, n, seen.n_steps)
+    if seen.return_sum_sq is None:  # the spread is not known where episodes were counted
+        mean = seen.return_sum / seen.n_episodes + spec.horizon * spec.reward_min
+        scored = s4q.Evaluation(mean, -inf, inf, seen.n_episodes, seen.n_steps)
+    else:
+        scored = s4q.Evaluation.of(seen, spec)
     exact = found.mdp.value(chosen) if found.mdp is not None else None
     best = found.mdp.v_star if found.mdp is not None else None
     return {**asdict(scored), "policy": which, "seed": seed, "exact_value": exact, "best_value": best}

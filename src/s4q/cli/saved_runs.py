@@ -20,6 +20,7 @@ from s4q.report.run_source import RunSource, run_of
 from s4q.report.value_plots import Ranges
 from s4q.running.archive import previous_of
 from s4q.running.curve import Point
+from s4q.running.same_problem import differences
 
 RunPath = Annotated[
     Path,
@@ -55,8 +56,7 @@ class SavedRun:
     @property
     def features(self) -> Any:
         """The feature map of an Agent; None for a built-in problem, or where it holds the user's own code."""
-        config = _kept(self.checkpoint, "features")
-        return None if not config or config.get("custom") else registry.from_config(config)
+        return _features(self.path, self.checkpoint)
 
     def command(self) -> str | None:
         """The command that repeats the run, where `s4q train` made it."""
@@ -104,7 +104,7 @@ def saved_run(path: Path, problem: str | None = None) -> SavedRun:
     """
     place = _checkpoint_at(path)
     found = s4q.load(place)
-    said = _kept(found, "train").get("problem") or found.extra.get("env")
+    said = _kept(found, "train").get("problem") or _kept(found, "problem").get("env")
     said = None if said is None else str(said)
     if problem is not None and said is not None and problem != said:
         raise ValueError(f"{place} holds a run on {said}, not on {problem}; leave --problem out")
@@ -116,6 +116,10 @@ def saved_run(path: Path, problem: str | None = None) -> SavedRun:
         _require_fit(place, found, name, mdp)
         return SavedRun(path=place, checkpoint=found, problem=name, mdp=mdp, counted=True)
     env = _env_or_none(name, must=problem is not None)
+    others = [] if env is None else _differences(place, found, env)
+    if others and problem is not None:
+        raise ValueError(f"{place} holds another problem than {name}: {'; '.join(others)}; evaluate it in Python")
+    env = None if others else env
     return SavedRun(path=place, checkpoint=found, problem=name, mdp=_table(env, found), counted=False, env=env)
 
 
@@ -185,6 +189,22 @@ def _kept(found: s4q.Checkpoint, name: str) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {}
 
 
+def _features(place: Path, found: s4q.Checkpoint) -> Any:
+    config = _kept(found, "problem").get("features")
+    if not isinstance(config, dict) or config.get("custom"):
+        return None
+    try:
+        return registry.from_config(config)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
+        raise ValueError(f"the features of {place} cannot be made again: {error}; the file is damaged") from None
+
+
+def _differences(place: Path, found: s4q.Checkpoint, env: Any) -> list[str]:
+    """In which ways an environment that was made by its name is not the one of the file."""
+    features, kept = _features(place, found), _kept(found, "problem")
+    return differences(kept, env, features, found.learner.spec.horizon) if kept and features is not None else []
+
+
 def _env_or_none(name: str, must: bool) -> Any:
     """The environment; None where it cannot be made here and the file alone will do."""
     if ":" in name and not must:  # "module:Name" makes Gymnasium import a module, and a file must not run code
@@ -199,8 +219,9 @@ def _env_or_none(name: str, must: bool) -> Any:
 
 def _table(env: Any, found: s4q.Checkpoint) -> FiniteMDP | None:
     """The exact problem behind an environment with a table and one-hot features, such as FrozenLake."""
-    features = _kept(found, "features").get("name")
-    if env is None or features != "OneHot" or not hasattr(env.unwrapped, "P"):
+    features = _kept(found, "problem").get("features")
+    one_hot = isinstance(features, dict) and features.get("name") == "OneHot"
+    if env is None or not one_hot or not hasattr(env.unwrapped, "P"):
         return None
     spec = found.learner.spec
     try:
