@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ SOURCE = Path(__file__).parent.parent / "src" / "s4q"
 
 # A folder (or file) may import itself and those on lines below its own; those on one line do not see each other.
 LAYERS = [
+    {"__main__"},
     {"cli"},
     {"__init__"},
     {"agent", "environment_checks", "stream", "wrappers"},
     {"deployed_policy"},
+    {"report"},
     {"theory"},
     {"running"},
     {"certificates", "baselines"},
@@ -37,10 +40,20 @@ def layer(name: str) -> int:
     return next(i for i, names in enumerate(LAYERS) if name in names)
 
 
+def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those inside of methods called `plot`: they alone reach up, to `report`, when they are called."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "plot":
+            assert all("s4q.report" in ast.unparse(one) for one in node.body if isinstance(one, ast.ImportFrom))
+            continue
+        yield node
+        yield from nodes(node)
+
+
 def imported(path: Path) -> set[str]:
     """The units a file imports."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(ast.parse(path.read_text())):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

@@ -46,14 +46,14 @@ from s4q.running.loop import run
 from s4q.running.policy_evaluation import Evaluation
 from s4q.stream import Stream
 
-_LATER = ("theory", "wrappers")
+_LATER = ("report", "theory", "wrappers")
 
 if TYPE_CHECKING:
-    from s4q import theory, wrappers
+    from s4q import report, theory, wrappers
 else:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> ModuleType:
-        """Import `s4q.theory` and `s4q.wrappers` (which needs gymnasium) when they are first used."""
+        """Import `s4q.report`, `s4q.theory` and `s4q.wrappers` (which needs gymnasium) when they are first used."""
         if name in _LATER:
             return import_module(f"s4q.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -111,6 +111,7 @@ __all__ = [
     "load",
     "problems",
     "project_to_ball",
+    "report",
     "run",
     "save",
     "theory",

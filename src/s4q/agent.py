@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,6 +54,9 @@ from s4q.running.policy_evaluation import Evaluation
 from s4q.running.printing import PrintedPhases
 from s4q.running.progress import Progress
 from s4q.running.same_problem import description_of, differences
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WhichPolicy = Literal["best", "newest"]
 _OVERRIDE = "pass allow_other=True if it is the same problem all the same"
@@ -500,6 +503,41 @@ class Agent:
         """
         made = None if self.last_run is None else self.last_run.certificate
         return certify(self.learner) if made is None else made
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Return and promise of every phase of the newest `learn`; needs `pip install "s4q[report]"`.
+
+        Args:
+            ax: The Axes to draw on. None (default): new ones; `ax.figure.savefig(path)` writes them.
+        """
+        if self.last_run is None:
+            raise ValueError("there is nothing to plot: this agent has not learned yet; call learn(episodes) first")
+        return self.last_run.plot(ax)
+
+    def plot_value(
+        self,
+        dims: tuple[int, int] = (0, 1),
+        level: int = 0,
+        *,
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+        at: ArrayLike | None = None,
+        ax: "Axes | None" = None,
+    ) -> "Axes":
+        """What the policy promises from a step on, over two numbers of the observation; needs "s4q[report]".
+
+        Args:
+            dims: Which two numbers of the observation to draw: across and up.
+            level: The step of the episode, 0 by default.
+            low: Lowest observation to draw. None (default): that of the features or of the env.
+            high: Highest observation to draw. None (default): that of the features or of the env.
+            at: The observation whose other numbers are held still. None (default): the middle of the ranges.
+            ax: The Axes to draw on. None (default): new ones.
+        """
+        from s4q.report.value_plots import box_ranges, plot_value
+
+        ranges = box_ranges(spaces_of(self.env)[0], self.features, low, high)
+        return plot_value(self.learner.best, self.features, self.learner.spec, ranges, dims, level=level, at=at, ax=ax)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write learner, seed and the description of the features to one file. The file before it is kept.

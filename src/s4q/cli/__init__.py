@@ -9,13 +9,17 @@ import typer
 
 from s4q.cli.audit_command import audit
 from s4q.cli.demo_command import demo
+from s4q.cli.evaluate_command import evaluate
+from s4q.cli.explain_command import explain
+from s4q.cli.problems_command import problems
+from s4q.cli.report_command import report
 from s4q.cli.train_command import train
 from s4q.core.version import __version__
 
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-for _command in (demo, train, audit):
+for _command in (demo, problems, train, evaluate, audit, report, explain):
     app.command()(_command)
 
 

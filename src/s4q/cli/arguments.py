@@ -52,11 +52,16 @@ OPTIONS = (
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Show a ValueError as a bad argument, with exit code 2 and no traceback; it speaks of options, not of Python."""
+    """Show a ValueError, or an extra that is not installed, in one line, with exit code 2 and no traceback.
+
+    The line speaks of options, not of Python.
+    """
     try:
         yield
-    except ValueError as error:
-        raise typer.BadParameter(with_option_names(str(error))) from None
+    except (ValueError, ImportError) as error:
+        typer.echo(f"error: {' '.join(with_option_names(str(error)).split())}", err=True)
+        typer.echo("hint: add --help to see what the command takes", err=True)
+        raise typer.Exit(2) from None
 
 
 def with_option_names(message: str) -> str:

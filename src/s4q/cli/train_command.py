@@ -15,6 +15,7 @@ import typer
 
 import s4q
 from s4q.cli.arguments import BUILDERS, named_problem, refusals, whole_number
+from s4q.cli.gym_envs import made_env
 from s4q.core.validation import drawn_seed, require_count
 from s4q.learners.presets import MemoryName, PresetName
 from s4q.running.archive import previous_of, require_place, similar_names
@@ -148,7 +149,7 @@ def train(
         files = Files(checkpoint=checkpoint, resume=resume, minutes=minutes, log=log)
         if built_in and any(value is not None for value in of_env.values()):
             raise ValueError(f"--horizon, --reward-range and --value-bound are for environments; {problem} has its own")
-        made = named_problem(problem) if built_in else _made(problem)
+        made = named_problem(problem) if built_in else made_env(problem)
         settings |= {} if built_in else of_env
         found = files.interrupted(problem, settings)
         seed = _chosen_seed(seed, found)
@@ -198,15 +199,3 @@ def _chosen_seed(seed: int | None, found: s4q.Checkpoint | None) -> int:
     if seed is None:
         typer.echo(f"seed {chosen} (repeat this run with --seed {chosen})")
     return chosen
-
-
-def _made(env_id: str) -> Any:
-    known = f"problem must be one of {', '.join(BUILDERS)}, or the id of a Gymnasium environment"
-    try:
-        import gymnasium
-    except ImportError:
-        raise ValueError(f'{known}, which needs pip install "s4q[gym]"; got {env_id!r}') from None
-    try:
-        return gymnasium.make(env_id)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise ValueError(f"{known}; got {env_id!r} ({error})") from None

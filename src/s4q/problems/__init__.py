@@ -15,11 +15,13 @@ from s4q.problems._river_swim import river_swim
 from s4q.problems._slippery_grid import slippery_grid
 from s4q.problems._stochastic_lock import stochastic_lock
 from s4q.problems.finite_mdp import Facts, FiniteMDP
+from s4q.problems.grid_layout import GridLayout
 from s4q.problems.gymnasium_table import from_gymnasium
 
 __all__ = [
     "Facts",
     "FiniteMDP",
+    "GridLayout",
     "aggregated_deep_sea",
     "bellman_closed",
     "chain",

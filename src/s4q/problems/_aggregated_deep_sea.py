@@ -39,4 +39,5 @@ def aggregated_deep_sea(size: int = 10, group: int = 2, *, stochastic: bool = Fa
         value_bound=1.0,
         reward_noise="none",
         well_specified=group == 1,
+        layout=sea.layout,
     )

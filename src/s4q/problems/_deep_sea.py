@@ -8,6 +8,7 @@ import numpy as np
 
 from s4q.core.validation import require_count
 from s4q.problems.finite_mdp import FiniteMDP
+from s4q.problems.grid_layout import GridLayout
 
 
 def deep_sea(size: int = 10, *, stochastic: bool = False, seed: int = 0) -> FiniteMDP:
@@ -50,4 +51,5 @@ def deep_sea(size: int = 10, *, stochastic: bool = False, seed: int = 0) -> Fini
         reward_range=(-0.01 / size, 1.0),
         value_bound=1.0,
         reward_noise="none",
+        layout=GridLayout(size, size, tuple((0, column) for column in range(size)), row_is_level=True),
     )

@@ -5,6 +5,7 @@ import numpy as np
 from s4q.core.blocks import BoolArray
 from s4q.core.validation import require_count
 from s4q.problems.finite_mdp import FiniteMDP
+from s4q.problems.grid_layout import GridLayout
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left: actions 0 to 3
 
@@ -69,6 +70,7 @@ def goal_grid(free: BoolArray, turns: tuple[float, float, float, float], horizon
         reward_noise="none",
         terminal=np.arange(n_states) == goal,
         arrival_rewards=pays,
+        layout=GridLayout(len(free), len(free[0]), tuple(cells)),
     )
     if mdp.v_star == 0:
         raise ValueError(f"horizon is too short to reach the goal from the start; got {horizon}, give it more steps")

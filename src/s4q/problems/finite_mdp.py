@@ -6,7 +6,7 @@ values from it. A learner never sees it: it is given the `spec` alone.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,11 @@ from s4q.core.spec import checked_range
 from s4q.core.validation import finite_array, require_count, require_probabilities, require_shape
 from s4q.features import TableFeatures
 from s4q.problems import planning
+from s4q.problems.grid_layout import GridLayout
 from s4q.problems.radius import needed_radius
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 EXACT = 1e-7  # errors below this share of the largest target are rounding
 RewardNoise = Literal["bernoulli", "none"]
@@ -67,6 +71,7 @@ class FiniteMDP:
             None (default): True for one-hot features, else False.
         arrival_rewards: Rewards (H, S, A, S) or (S, A, S), where the next state decides the reward; `rewards` must be
             their mean. None (default): the next state does not matter.
+        layout: Where the states lie on a grid, for `plot`. None (default): it is no grid.
 
     >>> mdp = FiniteMDP(np.ones((1, 2, 1)), [[0.2, 0.7]], [1.0], horizon=3)
     >>> mdp
@@ -88,9 +93,11 @@ class FiniteMDP:
         terminal: ArrayLike | None = None,
         well_specified: bool | None = None,
         arrival_rewards: ArrayLike | None = None,
+        layout: GridLayout | None = None,
     ) -> None:
         self.transitions = _checked_transitions(transitions, horizon)
         self.horizon, self.n_states, self.n_actions = self.transitions.shape[:3]
+        self.layout = self._checked_layout(layout)
         self.start = finite_array("start", start)
         require_shape("start", self.start, (self.n_states,), "(S,)")
         require_probabilities("start", self.start)
@@ -221,6 +228,27 @@ class FiniteMDP:
         missed = np.where(goal[..., None], 0.0, self.transitions)  # an episode that reached the goal is counted once
         missing = planning.occupancies(missed, self.start, self.policy_table(uniform))
         return Facts(self.v_star, self.value(uniform), float(missing[goal].sum()))
+
+    def plot(self, policy: Policy | None = None, level: int | None = None, ax: "Axes | None" = None) -> "Axes":
+        """Draw what a policy does and is worth in every cell of a grid; needs `pip install "s4q[report]"`.
+
+        Args:
+            policy: Any policy for this problem. None (default): an optimal one.
+            level: The level to show. None (default): in each cell the level at which the policy is there most often.
+            ax: The Axes to draw on. None (default): new ones; `ax.figure.savefig(path)` writes them.
+        """
+        from s4q.report.grid_plots import plot_policy
+
+        return plot_policy(self, policy, level, ax)
+
+    def _checked_layout(self, layout: GridLayout | None) -> GridLayout | None:
+        if layout is None:
+            return None
+        if not isinstance(layout, GridLayout) or len(layout.cells) != self.n_states:
+            raise ValueError(f"layout must be a GridLayout with a cell for each of {self.n_states} states, or None")
+        if layout.row_is_level and layout.n_rows != self.horizon:
+            raise ValueError(f"layout must have a row for each of {self.horizon} levels; got {layout.n_rows} rows")
+        return layout
 
     def _checked_rewards(self, rewards: ArrayLike, low: float, high: float) -> Array:
         array = finite_array("rewards", rewards)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from s4q.core.blocks import Array
 from s4q.core.validation import require_count
 from s4q.problems.finite_mdp import FiniteMDP
+from s4q.problems.grid_layout import GridLayout
 
 
 def from_gymnasium(
@@ -43,7 +44,7 @@ def from_gymnasium(
     (0.546, 16, 5)
     """
     require_count("horizon", horizon, "the number of steps of an episode")
-    table, start = _table_of(env, dict(env_options or {}))
+    table, start, shape = _table_of(env, dict(env_options or {}))
     n_states, n_actions = len(table), len(table[0])
     ends, goes = np.zeros(n_states, dtype=np.bool_), np.zeros(n_states, dtype=np.bool_)
     for _, _, _, state, _, terminated in _entries(table):
@@ -76,6 +77,7 @@ def from_gymnasium(
         reward_noise="none",
         terminal=mask,
         arrival_rewards=rewards,
+        layout=GridLayout.rectangle(*shape, size) if shape is not None and shape[0] * shape[1] == n_states else None,
     )
 
 
@@ -87,7 +89,8 @@ def _entries(table: Any) -> Any:
                 yield s, a, float(p), int(state), float(reward), bool(terminated)
 
 
-def _table_of(env: Any, options: dict[str, Any]) -> tuple[Any, Array]:
+def _table_of(env: Any, options: dict[str, Any]) -> tuple[Any, Array, tuple[int, int] | None]:
+    """The table, the probabilities of the first state, and the rows and columns of a grid."""
     if isinstance(env, str):
         try:
             import gymnasium
@@ -105,4 +108,10 @@ def _table_of(env: Any, options: dict[str, Any]) -> tuple[Any, Array]:
             "env must expose its table as `unwrapped.P` and `unwrapped.initial_state_distrib`, as FrozenLake, "
             f"CliffWalking and Taxi do; {type(inner).__name__} does not"
         )
-    return table, np.asarray(start, dtype=np.float64) / np.sum(start)
+    return table, np.asarray(start, dtype=np.float64) / np.sum(start), _grid_of(inner)
+
+
+def _grid_of(inner: Any) -> tuple[int, int] | None:
+    """Rows and columns, where the env says them: FrozenLake has `desc`, CliffWalking `shape`."""
+    shape = getattr(inner, "shape", None) or np.shape(getattr(inner, "desc", ()))
+    return (int(shape[0]), int(shape[1])) if len(shape) == 2 else None

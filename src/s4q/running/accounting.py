@@ -8,7 +8,9 @@ import time
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from math import inf
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
 
 from s4q.certificates.certifier import Certificate, Certified, Certifier, Phased, refusal
 from s4q.core.identity_cache import IdentityCache
@@ -21,6 +23,9 @@ from s4q.problems import FiniteMDP
 from s4q.running.curve import Played, Point, Totals
 from s4q.running.evaluations import Evaluations
 from s4q.running.progress import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @final
@@ -39,7 +44,8 @@ class Run(Totals):
         phases: Phases (for S3Q epochs) that the learner has finished.
         regret: Exact regret of all episodes. None where the problem is not a FiniteMDP.
         gap: v_star minus the value of the newest policy. None where the problem is not a FiniteMDP.
-        optimistic_value: The learner's value of the start. None where the problem is not a FiniteMDP.
+        optimistic_value: The learner's value of the start. Elsewhere than on a FiniteMDP: the mean over the starts that
+            the newest phase saw, and None before its first episode.
         nbytes: Bytes held by the learner.
         cpu_seconds: CPU time, of all parts of a resumed run.
         mean_return: Mean return of main-loop episodes that were not cut. None where there were none.
@@ -84,6 +90,16 @@ class Run(Totals):
         table = pandas.DataFrame(rows, columns=[one.name for one in fields(Point)])
         maybe = [one.name for one in fields(Point) if one.default is None or "None" in str(one.type)]
         return table.astype(dict.fromkeys(maybe, float))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Return and promise of every phase against episodes; needs `pip install "s4q[report]"`.
+
+        Args:
+            ax: The Axes to draw on. None (default): new ones; `ax.figure.savefig(path)` writes them.
+        """
+        from s4q.report.run_plots import plot_run
+
+        return plot_run(self, ax)
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "mean_return", "nbytes", "cpu_seconds")
@@ -337,7 +353,7 @@ class Accounting:
             phases=self._learner.phases,
             regret=None if mdp is None else now.regret,
             gap=None if mdp is None else self._gap(policy),
-            optimistic_value=None if mdp is None else self._start_value(policy, mdp),
+            optimistic_value=self._seen_promise() if mdp is None else self._start_value(policy, mdp),
             nbytes=self._learner.nbytes,
             cpu_seconds=self._cpu_seconds(),
             mean_return=now.phase_played.mean_return(self._learner.spec),
@@ -354,6 +370,15 @@ class Accounting:
         """The learner's value of the start, in the user's units."""
         q = policy if isinstance(policy, LinearQ) else self._learner.q
         return float(mdp.start @ mdp.spec.to_user_units(0, q.value(0, mdp.features.level(0))))
+
+    def _seen_promise(self) -> float | None:
+        """What the policy of the newest phase promised at the starts that it saw, in the user's units."""
+        running = getattr(self._learner, "open_phase", None)
+        phase = running if running is not None and running.n_episodes else getattr(self._learner, "last_phase", None)
+        if phase is None or phase.start_value_sum is None:
+            return None
+        mean = np.array(phase.start_value_sum / phase.n_episodes)
+        return float(self._learner.spec.to_user_units(0, mean))
 
     def _gap_of(self, policy: Policy) -> float:
         if self._mdp is None:
