@@ -38,6 +38,7 @@ from s4q.problems import FiniteMDP
 from s4q.running.accounting import Run
 from s4q.running.archive import CheckpointError
 from s4q.running.checkpoint import Autosave, Checkpoint, load, save
+from s4q.running.executors import Executor, Processes, Ray, Serial
 from s4q.running.logs import JsonLines, TensorBoard
 from s4q.running.loop import run
 from s4q.stream import Stream
@@ -70,6 +71,7 @@ __all__ = [
     "Collector",
     "Evaluate",
     "Evaluation",
+    "Executor",
     "Explore",
     "FeatureMap",
     "FiniteMDP",
@@ -82,12 +84,15 @@ __all__ = [
     "Phi",
     "Policy",
     "PolicyReplayMemory",
+    "Processes",
     "QLevel",
+    "Ray",
     "Regress",
     "Regression",
     "Request",
     "Returns",
     "Run",
+    "Serial",
     "Spec",
     "Stream",
     "StreamingLeastSquares",

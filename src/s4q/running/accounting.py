@@ -18,6 +18,7 @@ from s4q.learners.main_loop import PhaseRecord, Record
 from s4q.problems import FiniteMDP
 from s4q.running.curve import Played, Point, Totals
 from s4q.running.evaluations import Evaluations
+from s4q.running.executors.executor import Cost
 from s4q.running.progress import Progress
 
 
@@ -31,13 +32,15 @@ class Run(Totals):
         main_episodes: Episodes of main loops, in which new policies are tried.
         replay_episodes: Episodes of regressions; for S4Q the price of bounded memory.
         evaluation_episodes: Episodes of evaluations, from which nothing is learned.
+        discarded_episodes: Episodes that an executor played ahead and nobody used, in none of the numbers above. How
+            many there are depends on the executor, and nothing else does.
         steps: Steps played.
         phases: Phases (for S3Q epochs) that the learner has finished.
         regret: Exact regret of all episodes. None where the problem is not a FiniteMDP.
         gap: v_star minus the value of the newest policy. None where the problem is not a FiniteMDP.
         optimistic_value: The learner's value of the start. None where the problem is not a FiniteMDP.
         nbytes: Bytes held by the learner.
-        cpu_seconds: CPU time, of all parts of a resumed run.
+        cpu_seconds: CPU time, of all parts of a resumed run and of the workers of an executor.
         mean_return: Mean return of main-loop episodes. None where there were none.
         mean_length: Their mean length, in steps.
         curve: A point per finished phase, and one for the end.
@@ -160,11 +163,20 @@ class Accounting:
         before: How far the run has come.
         certify: True if certificates are needed. Else they are made for a record where the preset proves optimism.
         resumed: True if the run goes on from a checkpoint.
+        elsewhere: What the executor of the run costs. None (default): nothing is played elsewhere.
     """
 
     def __init__(
-        self, learner: Any, collector: Collector, before: Progress, *, certify: bool, resumed: bool = False
+        self,
+        learner: Any,
+        collector: Collector,
+        before: Progress,
+        *,
+        certify: bool,
+        resumed: bool = False,
+        elsewhere: Cost | None = None,
     ) -> None:
+        self._elsewhere = Cost() if elsewhere is None else elsewhere
         self._learner, self._resumed = learner, resumed
         self._so_far = replace(before)  # a copy: it is changed in place
         self.evaluations = Evaluations(learner, before)
@@ -249,6 +261,7 @@ class Accounting:
         return replace(
             self._so_far,
             cpu_seconds=self._cpu_seconds(),
+            discarded_episodes=self._discarded(),
             record=None if recorder is None else tuple(recorder.phases),
             fits=() if recorder is None else tuple(recorder.fits),
             certified=None if certifier is None else certifier.certified,
@@ -279,6 +292,7 @@ class Accounting:
             main_episodes=now.played.episodes,
             replay_episodes=now.episodes - now.played.episodes - evaluated,
             evaluation_episodes=evaluated,
+            discarded_episodes=self._discarded(),
             steps=now.steps,
             phases=self._learner.phases,
             regret=None if mdp is None else now.regret,
@@ -291,7 +305,10 @@ class Accounting:
         )
 
     def _cpu_seconds(self) -> float:
-        return time.process_time() - self._cpu_start
+        return time.process_time() - self._cpu_start + self._elsewhere.cpu_seconds
+
+    def _discarded(self) -> int:
+        return self._so_far.discarded_episodes + self._elsewhere.discarded_episodes
 
     def _start_value(self, policy: Policy, mdp: FiniteMDP) -> float:
         """The learner's value of the start, in the user's units."""

@@ -10,11 +10,12 @@ from typing import Any, cast
 
 from threadpoolctl import threadpool_limits
 
-from s4q.core.messages import MOST_STEPS, A, Asks, Collector, Evaluate, Explore, Learner, Request
+from s4q.core.messages import MOST_STEPS, A, Asks, Collector, Evaluate, Learner, Request
 from s4q.core.validation import require_count, require_flag, require_positive
 from s4q.running.accounting import Accounting, Run
 from s4q.running.callbacks import Callback, Listener, episode_bar, listeners
 from s4q.running.checkpoint import Autosave, Checkpoint, CheckpointWriter, where_to_begin
+from s4q.running.executors.executor import Executor, Serial, Session, require_executor
 from s4q.running.interruption import interruption_held_back
 
 
@@ -30,6 +31,7 @@ def run(
     record: bool = False,
     checkpoint: str | PathLike[str] | Autosave | None = None,
     progress_bar: bool = False,
+    executor: Executor | None = None,
 ) -> Run:
     """Let a learner learn from a collector for a number of episodes. Call it again, with the same collector, to go on.
 
@@ -54,6 +56,8 @@ def run(
         checkpoint: File to write at the beginning, after every phase, every 5 minutes and at the end; or an Autosave,
             with an interval of its own. None (default): nothing is written.
         progress_bar: True shows a bar, on a terminal only.
+        executor: Who plays the episodes: `s4q.Processes(n)` or `s4q.Ray()`. It changes no bit of the result. None
+            (default): they are played here, one after the other.
 
     Returns:
         What was learned and what it cost.
@@ -68,6 +72,8 @@ def run(
     require_count("episodes", episodes, "the number of episodes to play")
     require_flag("record", record, "True keeps the phases for an audit")
     _require_roles(learner, collector, stop)
+    chosen = Serial() if executor is None else executor
+    require_executor(chosen)
     if stop_when_gap is not None:
         require_positive("stop_when_gap", stop_when_gap, "the largest gap that is allowed, in the units of the rewards")
     _require_share(evaluation_share)
@@ -77,20 +83,27 @@ def run(
     _require_phases(active, needed, record=before.record is not None)
     _require_gap(active, stop_when_gap)
     resumed = isinstance(learner, Checkpoint) and learner.begun
-    accounting = Accounting(active, collector, before, certify=needed is not None, resumed=resumed)
     told, writer = listeners(callback), CheckpointWriter(checkpoint, active, collector.seed)
 
-    def enough() -> bool:
-        return (stop is not None and stop(accounting.result())) or (
-            stop_when_gap is not None and accounting.certified_gap() <= stop_when_gap
+    with (
+        threadpool_limits(limits=1),
+        chosen.session(collector) as session,
+        episode_bar(int(episodes), progress_bar) as advance,
+    ):
+        accounting = Accounting(
+            active, collector, before, certify=needed is not None, resumed=resumed, elsewhere=session.cost
         )
 
-    with threadpool_limits(limits=1), episode_bar(int(episodes), progress_bar) as advance:
+        def enough() -> bool:
+            return (stop is not None and stop(accounting.result())) or (
+                stop_when_gap is not None and accounting.certified_gap() <= stop_when_gap
+            )
+
         # Before anything is logged: a run killed at once is resumed, not begun again.
         writer.write(accounting.progress())
         for one in told:
             one.on_start(accounting.result())
-        while accounting.episodes < episodes and _one_shard(active, collector, accounting, told, writer):
+        while accounting.episodes < episodes and _one_shard(active, session, accounting, told, writer):
             advance(accounting.episodes, accounting.note())
             if enough():
                 break
@@ -101,7 +114,7 @@ def run(
 
 
 def _one_shard(
-    learner: Learner, collector: Collector, accounting: Accounting, told: tuple[Listener, ...], writer: CheckpointWriter
+    learner: Learner, session: Session, accounting: Accounting, told: tuple[Listener, ...], writer: CheckpointWriter
 ) -> bool:
     """Ask, collect, tell; count, announce, save. False when the learner asks for nothing more."""
     # An evaluation goes first where one is due. The learner leaves room for those to come.
@@ -110,7 +123,7 @@ def _one_shard(
     if request is None:
         return False
     # A request of any kind: the answer is of the kind that belongs to it.
-    answer = _play(collector, cast(Asks[Any], request), accounting, writer)
+    answer = _play(session, cast(Asks[Any], request), accounting, writer)
     phases = learner.phases
     with interruption_held_back() as interruption:
         if not isinstance(request, Evaluate):
@@ -131,14 +144,13 @@ def _one_shard(
     return True
 
 
-def _play(collector: Collector, request: Asks[A], accounting: Accounting, writer: CheckpointWriter) -> A:
+def _play(session: Session, request: Asks[A], accounting: Accounting, writer: CheckpointWriter) -> A:
     """The answer of one shard. The learner adds shards one by one, so its sums do not depend on where a run pauses.
 
     When the collector fails or is interrupted, the learner is as before the shard, and that is saved.
     """
     try:
-        shard = next(iter(collector.shards(cast(Request, request))))
-        return collector.play(request, shard, request.start() if isinstance(request, Explore) else None)
+        return session.play(request)
     except BaseException:
         writer.write(accounting.progress())
         raise
