@@ -12,6 +12,7 @@ from typing import Any, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from s4q.certificates.certifier import Certificate, certify
 from s4q.collectors import GymCollector, VectorCollector
@@ -33,6 +34,7 @@ from s4q.running import checkpoint as checkpoints
 from s4q.running.accounting import Run
 from s4q.running.callbacks import Callback
 from s4q.running.checkpoint import Autosave, Checkpoint
+from s4q.running.executors.executor import Executor, Serial, collect, require_executor
 from s4q.running.loop import run
 
 _EVALUATION = 0  # request id that no run uses for its evaluations
@@ -92,6 +94,8 @@ class Agent:
         memory: What is remembered of past episodes, "sketch", "all" or "policies", as of S4Q. None (default): that of
             the preset.
         memory_bytes: Budget of "sketch", as of S4Q. None (default): 64 MiB.
+        executor: Who plays the episodes: `s4q.Processes(n)` or `s4q.Ray()`. It changes no bit of the result. None
+            (default): they are played here, one after the other.
 
     >>> import gymnasium as gym
     >>> agent = Agent(gym.make("FrozenLake-v1"), horizon=20, seed=0).learn(episodes=500)
@@ -119,6 +123,7 @@ class Agent:
         c_replay: float | None = None,
         memory: MemoryName | None = None,
         memory_bytes: int | None = None,
+        executor: Executor | None = None,
     ) -> None:
         spaces = spaces_of(env)
         features = default_features(*spaces) if features is None else features
@@ -141,9 +146,11 @@ class Agent:
             memory=memory,
             memory_bytes=memory_bytes,
         )
-        self._assemble(env, features, learner, drawn_seed(seed))
+        self._assemble(env, features, learner, drawn_seed(seed), executor)
 
-    def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int) -> None:
+    def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int, executor: Executor | None) -> None:
+        self.executor: Executor = Serial() if executor is None else executor
+        require_executor(self.executor)
         self.env = env
         self.features = features
         self.learner = learner
@@ -208,6 +215,7 @@ class Agent:
             stop=stop,
             stop_when_gap=stop_when_gap,
             evaluation_share=evaluation_share,
+            executor=self.executor,
         )
         return self
 
@@ -246,6 +254,7 @@ class Agent:
             checkpoint=self._autosave(checkpoint),
             stop=stop,
             stop_when_gap=stop_when_gap,
+            executor=self.executor,
         )
         return self
 
@@ -295,7 +304,8 @@ class Agent:
         """
         require_count("episodes", episodes, "the number of episodes to play")
         spec = self.learner.spec
-        seen = self.collector.collect(Evaluate(_EVALUATION, self.policy, int(episodes)))
+        with threadpool_limits(limits=1), self.executor.session(self.collector) as session:
+            seen = collect(session, Evaluate(_EVALUATION, self.policy, int(episodes)))
         mean, n = seen.return_sum / seen.n_episodes, seen.n_episodes
         squares = cast(float, seen.return_sum_sq)  # known wherever episodes are stepped
         spread = max(squares / n - mean**2, 0.0)
@@ -321,13 +331,20 @@ class Agent:
         checkpoints.save(path, self.learner, seed=self.collector.seed, extra=self._extra())
 
     @classmethod
-    def load(cls, path: str | PathLike[str], env: Any, features: FeatureMap | None = None) -> "Agent":
+    def load(
+        cls,
+        path: str | PathLike[str],
+        env: Any,
+        features: FeatureMap | None = None,
+        executor: Executor | None = None,
+    ) -> "Agent":
         """The agent of a file that `save` or a checkpoint of `learn` wrote.
 
         Args:
             path: The file to read.
             env: The environment, made again.
             features: The feature map, needed only where it holds your own code. None (default): the one of the file.
+            executor: As of Agent; it is not kept in the file.
         """
         found = checkpoints.load(path)
         config = found.extra.get("features")
@@ -335,7 +352,7 @@ class Agent:
             raise ValueError(f"{path} holds a bare {type(found.learner).__name__} and no Agent; read it with s4q.load")
         agent = cls.__new__(cls)
         made = registry.from_config(config) if features is None else features
-        agent._assemble(env, made, found.learner, found.seed)
+        agent._assemble(env, made, found.learner, found.seed, executor)
         agent._interrupted = found if found.begun else None  # `save` leaves nothing to finish
         return agent
 

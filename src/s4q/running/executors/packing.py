@@ -48,7 +48,7 @@ def pack(collector: Collector, make_env: Callable[[], Any] | None) -> bytes:
     env = getattr(collector, "env", None)
     if env is None:
         if make_env is not None:
-            raise ValueError(f"make_env makes an environment, but a {type(collector).__name__} has none; leave it out")
+            raise ValueError(f"make_env makes an environment, but {type(collector).__name__} has none; leave it out")
         return _dumped(collector, f"the {type(collector).__name__}")
     builder = _pack_env(env, make_env)
     file = io.BytesIO()
