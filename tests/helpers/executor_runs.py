@@ -12,6 +12,8 @@ from states import bits
 
 import s4q
 from s4q.collectors import BatchCollector, EpisodeCollector, FiniteBatch, GymCollector, VectorCollector
+from s4q.collectors.sharding import fixed_shards
+from s4q.collectors.stepping.stepping_collector import SteppingCollector
 
 RIVER = s4q.problems.river_swim(6, 12)
 LOW_RANK = s4q.problems.low_rank()
@@ -49,8 +51,8 @@ def outcome(kind: str, path: Path, executor: Any) -> tuple[s4q.Run, Any]:
     return run, bits(s4q.load(path))
 
 
-class Noted(EpisodeCollector.__bases__[0]):  # type: ignore[misc, name-defined]
-    """An EpisodeCollector that takes its time, and notes in a file each shard that it begins."""
+class Noted(SteppingCollector):
+    """An EpisodeCollector with small shards that takes its time, and notes in a file each shard that it begins."""
 
     def __init__(self, mdp: s4q.FiniteMDP, seed: int, notes: Path, seconds: float) -> None:
         super().__init__(mdp.spec, seed, at_once=64)
@@ -58,7 +60,7 @@ class Noted(EpisodeCollector.__bases__[0]):  # type: ignore[misc, name-defined]
         self._inner = EpisodeCollector(mdp, seed)
 
     def shards(self, request: Any) -> Any:
-        return s4q.collectors.sharding.fixed_shards(request, 64)
+        return fixed_shards(request, 64)
 
     def _play(self, sums: Any, episodes: range) -> Any:
         line = f"{os.getpid()} {sums.request.id} {sums.shard.index}\n"
@@ -81,3 +83,34 @@ class Deadly(Drift):
                 raise ConnectionError("the robot does not answer")
             os.kill(os.getpid(), signal.SIGKILL)
         return super().reset(seed=seed, options=options)
+
+
+def attempts(notes: Path) -> list[int]:
+    """Process ids of all shards that Noted collectors began, in their order."""
+    return [int(line.split()[0]) for line in notes.read_text().splitlines()] if notes.exists() else []
+
+
+def marked_processes(mark: str) -> list[int]:
+    """Living processes that have this text in their environment."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (place / "environ").read_bytes() and (place / "cmdline").read_bytes():
+                found.append(int(place.name))
+        except OSError:  # it has ended, or is another user's
+            continue
+    return found
+
+
+def slow_run(folder: Path, executor: Any, seconds: float = 0.05) -> s4q.Run:
+    """A run of about 90 shards that takes its time; it goes on from its checkpoint if there is one."""
+    path = folder / "run.s4q"
+    begun = s4q.load(path) if path.exists() else s4q.S3Q(RIVER, s4q.UniformPolicy(2), epoch_size=500)
+    collector = Noted(RIVER, 3, folder / "notes", seconds)
+    return s4q.run(begun, collector, 6_000, executor=executor, checkpoint=s4q.Autosave(path, 1e-9))
+
+
+if __name__ == "__main__":  # a driver to be killed: `python executor_runs.py FOLDER processes|ray`
+    import sys
+
+    slow_run(Path(sys.argv[1]), s4q.Processes(3) if sys.argv[2] == "processes" else s4q.Ray(workers=2))
