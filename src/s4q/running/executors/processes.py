@@ -24,7 +24,7 @@ from s4q.running.executors.packing import pack
 from s4q.running.executors.playing_ahead import AheadSession, Outcome, Payload, Task
 
 _AT_HAND = 2  # tasks of a worker: the one it plays and the next, so that it never waits for the driver
-_THREADS = ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM", "BLIS")
+_THREADS = ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM")
 _START = "from s4q.running.executors.worker_process import nursery; nursery({})"
 
 
@@ -103,6 +103,12 @@ class Processes:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+
+
+def worker_environment() -> dict[str, str]:
+    """Environment variables of a worker: it finds the modules that this process finds, and has one BLAS thread."""
+    path = os.pathsep.join(os.path.abspath(place) for place in sys.path)
+    return {"PYTHONPATH": path, **{f"{name}_THREADS": "1" for name in _THREADS}}
 
 
 def cores() -> int:
@@ -257,13 +263,11 @@ class _Pool:
 
     def _start_nursery(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        path = os.pathsep.join(os.path.abspath(place) for place in sys.path)
-        threads = {f"{name}_NUM_THREADS".replace("MAXIMUM_NUM", "MAXIMUM"): "1" for name in _THREADS}
         with theirs:
             self._nursery = subprocess.Popen(
                 [sys.executable, "-c", _START.format(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": path, **threads},
+                env={**os.environ, **worker_environment()},
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C is the driver's affair
             )

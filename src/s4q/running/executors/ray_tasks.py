@@ -21,7 +21,7 @@ from s4q.core.validation import require_count
 from s4q.running.executors.executor import SerialSession, Session
 from s4q.running.executors.packing import pack, unpack
 from s4q.running.executors.playing_ahead import AheadSession, Outcome, Payload, Task
-from s4q.running.executors.processes import cores, require_factory
+from s4q.running.executors.processes import cores, require_factory, worker_environment
 from s4q.running.executors.worker_process import portable
 
 _AT_HAND = 2  # tasks per worker: the one it plays and the next
@@ -107,8 +107,13 @@ class Ray:
             return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it at its start, and nothing else
         if self._address is None:
-            n = self._workers or cores()
-            self._ray.init(num_cpus=n, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            self._ray.init(
+                num_cpus=self._workers or cores(),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+                runtime_env={"env_vars": worker_environment()},
+            )
         else:
             self._ray.init(address=self._address, log_to_driver=False, logging_level="ERROR")
         self._started = True
