@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +19,11 @@ import pytest
 from executor_runs import HORIZON, KINDS, LOW_RANK, RIVER, Deadly, outcome, parts
 from small_envs import Drift, Waves
 from states import bits
+from typer.testing import CliRunner
 from unreliable_workers import Unreliable
 
 import s4q
+from s4q.cli import app
 from s4q.collectors import CountCollector, EpisodeCollector, GymCollector
 from s4q.core.messages import Explore, Shard
 from s4q.running.executors import collect, packing, playing_ahead, processes
@@ -380,3 +383,24 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
         [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False, env=environment
     )
     assert (done.stdout, done.stderr) == ("1500 True\n", "")
+
+
+def test_the_command_with_workers() -> None:
+    plain = ["train", "FrozenLake-v1", "--horizon", "10", "--preset", "realisable", "--episodes", "1500", "--seed", "1"]
+    alone, helped = (CliRunner().invoke(app, [*plain, *more]) for more in ([], ["--workers", "2"]))
+    assert alone.exit_code == helped.exit_code == 0, helped.output
+
+    def without_time(text: str) -> str:
+        return re.sub(r"cpu_seconds=[^,)]*", "", text)
+
+    assert without_time(helped.stdout) == without_time(alone.stdout)
+    refused = CliRunner().invoke(app, ["train", "chain", "--workers", "2"], env={"COLUMNS": "200"})
+    assert refused.exit_code == 2
+    assert "--workers and --ray are for environments" in refused.output
+
+
+def test_the_command_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    told = CliRunner().invoke(app, ["train", "FrozenLake-v1", "--ray", "local"], env={"COLUMNS": "200"})
+    assert told.exit_code == 2
+    assert 'Ray needs pip install "s4q[ray]"' in told.output
