@@ -21,13 +21,13 @@ HELPERS = Path(__file__).parent
 
 
 @contextmanager
-def killing(choose: Callable[[int], int | None], every: float) -> Iterator[list[int]]:
-    """SIGKILL to one process after the other, until the block is left."""
+def killing(choose: Callable[[int], int | None], every: float, most: int = 25) -> Iterator[list[int]]:
+    """SIGKILL to one process after the other, until the block is left or there were `most` of them."""
     killed: list[int] = []
     over = threading.Event()
 
     def storm() -> None:
-        while not over.wait(every):
+        while not over.wait(every) and len(killed) < most:
             pid = choose(len(killed))
             if pid is not None and pid not in killed:
                 try:

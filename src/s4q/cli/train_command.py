@@ -113,9 +113,7 @@ def train(
         if built_in and any(value is not None for value in of_env.values()):
             raise ValueError(f"--horizon, --reward-range and --value-bound are for environments; {problem} has its own")
         if built_in and executor is not None:
-            raise ValueError(
-                f"--workers and --ray are for environments; {problem} is drawn as counts"
-            )
+            raise ValueError(f"--workers and --ray are for environments; {problem} is drawn as counts")
         made = named_problem(problem) if built_in else _made(problem)
         settings |= {} if built_in else of_env
         found = files.interrupted(settings)

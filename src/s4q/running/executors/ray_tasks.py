@@ -89,8 +89,7 @@ class Ray:
             return
         packed = pack(collector, self._make_env)
         self._connect()
-        n_workers = self._workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-        session = AheadSession(collector, _Tasks(self._ray, packed, n_workers), self._tries)
+        session = AheadSession(collector, _Tasks(self._ray, packed, self._workers), self._tries)
         try:
             yield session
         finally:
@@ -107,16 +106,28 @@ class Ray:
             return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it at its start, and nothing else
         if self._address is None:
-            self._ray.init(
-                num_cpus=self._workers or cores(),
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="ERROR",
-                runtime_env={"env_vars": worker_environment()},
-            )
+            n = self._workers or cores()
+            # The cluster inherits these variables. Ray's own way of passing them starts two processes for each worker.
+            with _environment(worker_environment()):
+                self._ray.init(num_cpus=n, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         else:
             self._ray.init(address=self._address, log_to_driver=False, logging_level="ERROR")
         self._started = True
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Environment variables of this process, until the block is left."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _imported() -> Any:
@@ -131,8 +142,11 @@ def _imported() -> Any:
 class _Tasks:
     """The tasks of one run. Implements `Workers`."""
 
-    def __init__(self, ray: Any, packed_collector: bytes, n_workers: int) -> None:
-        self.n_workers = n_workers
+    def __init__(self, ray: Any, packed_collector: bytes, workers: int | None) -> None:
+        n_cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self.n_workers = workers or n_cores
+        # Where cores are left, a task that is submitted is a task that runs.
+        self._most = self.n_workers if self.n_workers < n_cores else _AT_HAND * self.n_workers
         self._ray = ray
         self._run = uuid.uuid4().hex  # tells the payloads of this run from those of all others, on any worker
         self._collector = ray.put(packed_collector)
@@ -143,7 +157,7 @@ class _Tasks:
 
     def has_room(self) -> bool:
         """True if a task may be handed out now."""
-        return len(self._running) < _AT_HAND * self.n_workers
+        return len(self._running) < self._most
 
     def hand_out(self, task: Task) -> None:
         """Submit a task."""
