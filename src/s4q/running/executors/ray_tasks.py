@@ -192,6 +192,7 @@ def _play_shard(
 ) -> tuple[Any, Exception | None, float]:
     """The task: the answer, or the error, and CPU seconds."""
     import ray
+    import scipy.linalg  # noqa: F401  it has a BLAS of its own, and only what is loaded can be limited
 
     begin = time.process_time()
     with threadpool_limits(limits=1):  # bits depend on the number of BLAS threads

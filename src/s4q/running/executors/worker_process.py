@@ -28,6 +28,8 @@ def nursery(fileno: int) -> None:
     """Fork a worker for each socket that comes along, until the driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's affair
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries dead workers
+    import scipy.linalg  # noqa: F401  here, so that no worker has to
+
     control = socket.socket(fileno=fileno)
     while True:
         message, filenos, _, _ = socket.recv_fds(control, 1, 1)
@@ -62,6 +64,8 @@ def work(connection: Connection) -> None:
                 messages.put((kind, content))
         except (EOFError, OSError):
             os._exit(0)
+
+    import scipy.linalg  # noqa: F401  it has a BLAS of its own, and only what is loaded can be limited
 
     _send(connection, ("ready", os.getpid()))
     threading.Thread(target=read, daemon=True).start()
