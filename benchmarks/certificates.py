@@ -47,7 +47,7 @@ def gap_table() -> Table:
             name,
             f"{preset}{', pooled' if pool else ''}",
             f"10^{np.log10(episodes):.0f}",
-            f"{found.value_bound:.3g}",
+            f"{found.largest_gap:.3g}",
             f"{mdp.v_star:.4f}",
             f"{found.upper:.4f}",
             f"{promise:.4f}",

@@ -63,8 +63,8 @@ def test_negative_rewards_are_reported_in_the_users_units() -> None:
     agent = s4q.Agent(gym.make("CliffWalking-v1"), horizon=20, seed=3).learn(60)  # the range is in the env's table
     assert (agent.learner.spec.reward_min, agent.learner.spec.reward_max) == (-100.0, 0.0)
     found = agent.evaluate(3)
-    assert found.mean == pytest.approx(mdp.value(agent.policy), abs=1e-9)
-    assert found.low == pytest.approx(found.high)
+    assert found.mean == pytest.approx(mdp.value(agent.policy.q), abs=1e-9)
+    assert -20 * 100 <= found.low <= found.mean <= found.high <= 0
 
 
 class Diary(gym.Wrapper):
@@ -158,7 +158,7 @@ def test_predict_single_and_batched_agree() -> None:
         actions, after = agent.predict(states, np.full(16, h), np.zeros(16, bool))
         assert actions.shape == (16,)
         assert after.tolist() == [h + 1] * 16
-        want = [agent.policy.greedy(h, agent.features(h, np.array([s])))[0] for s in states]
+        want = [agent.policy.q.greedy(h, agent.features(h, np.array([s])))[0] for s in states]
         assert actions.tolist() == want
         one, then = agent.predict(int(states[5]), state=np.array(h))
         assert (int(one), int(then), np.shape(one), np.shape(then)) == (want[5], h + 1, (), ())
@@ -196,11 +196,6 @@ def test_predict_takes_starts_as_other_libraries_write_them() -> None:
     for starts in ([True, False], np.array([1.0, 0.0]), np.array([[True], [False]])):
         assert agent.predict([1, 2], [5, 6], starts)[1].tolist() == [1, 7]
     assert agent.predict([], None, [])[0].tolist() == []
-
-
-def test_one_episode_says_nothing_of_the_spread() -> None:
-    found = small_agent().evaluate(1)
-    assert (found.low, found.high, found.n_episodes) == (-np.inf, np.inf, 1)
 
 
 def test_predict_in_the_loop_of_an_evaluator() -> None:
@@ -256,7 +251,7 @@ def test_an_env_that_fails_loses_nothing(tmp_path: Path) -> None:
         broken.learn(300, checkpoint=path)
     assert 0 < broken.n_episodes < 300
     broken.save(tmp_path / "also.s4q")
-    again = s4q.Agent.load(path, env=lake())
+    again = s4q.Agent.load(path, env=lake(), allow_other=True)  # without the wrapper that failed
     assert again.n_episodes == broken.n_episodes
     again.resume(checkpoint=path)
     whole = small_agent().learn(300)
@@ -282,7 +277,7 @@ def test_features_of_your_own_are_passed_again(tmp_path: Path) -> None:
 
 def test_load_refuses_what_is_no_agent(tmp_path: Path) -> None:
     s4q.save(tmp_path / "bare.s4q", s4q.S4Q(s4q.problems.chain()), seed=0)
-    with pytest.raises(ValueError, match="holds a bare S4Q and no Agent"):
+    with pytest.raises(ValueError, match="holds a S4Q without the environment"):
         s4q.Agent.load(tmp_path / "bare.s4q", env=lake())
     small_agent().save(tmp_path / "lake.s4q")
     with pytest.raises(ValueError, match="actions"):

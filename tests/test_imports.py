@@ -16,6 +16,7 @@ LAYERS = [
     {"cli"},
     {"__init__"},
     {"agent", "stream"},
+    {"deployed_policy"},
     {"theory"},
     {"running"},
     {"certificates", "baselines"},

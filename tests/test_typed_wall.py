@@ -17,6 +17,7 @@ collectors: list[type[Collector]] = [BatchCollector, CountCollector, EpisodeColl
 learners: list[Learner] = [s4q.S4Q(mdp), s4q.S3Q(mdp, s4q.UniformPolicy(2))]
 learners += [s4q.baselines.UCBVI(mdp), s4q.baselines.PSRL(mdp)]
 features: FeatureMap = mdp.features
+policies: list[s4q.MarkovPolicy] = [s4q.UniformPolicy(2), s4q.LinearQ.from_arrays(np.zeros((1, 1, 1)))]
 mixture = s4q.Mixture([s4q.UniformPolicy(2)], np.ones(1))
 regress = Regress(0, 9, mixture, None, n_episodes=5)
 explore = Explore(0, s4q.UniformPolicy(2), np.ones((10, 20, 1, 1)), (1.0, 0.0), n_episodes=5)
@@ -37,6 +38,7 @@ BAD = [
     ("collector.collect(mixture)", "arg-type"),
     ("Regress(0, 9, mixture, s4q.LinearQ.from_arrays(np.zeros((1, 1, 1))), n_episodes=5)", "arg-type"),
     ("bad_features: FeatureMap = mdp", "assignment"),
+    ("bad_policy: s4q.MarkovPolicy = mdp", "assignment"),
 ]
 
 

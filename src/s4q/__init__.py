@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from s4q import baselines, collectors, features, problems
-from s4q.agent import Agent, Evaluation
+from s4q.agent import Agent
 from s4q.certificates.certifier import Certificate, certify
 from s4q.core.blocks import Phi
 from s4q.core.least_squares import Moments, StreamingLeastSquares, project_to_ball
@@ -19,7 +19,6 @@ from s4q.core.messages import (
     FeatureMap,
     Learner,
     Mixture,
-    Policy,
     Regress,
     Regression,
     Request,
@@ -29,7 +28,9 @@ from s4q.core.messages import (
     Visits,
 )
 from s4q.core.optimism import QLevel
+from s4q.core.policies import Policy as MarkovPolicy
 from s4q.core.version import __version__ as __version__
+from s4q.deployed_policy import Policy
 from s4q.learners.bonus_rules import FixedBonus
 from s4q.learners.policy_replay import PolicyReplayMemory
 from s4q.learners.s3q import S3Q
@@ -38,9 +39,11 @@ from s4q.problems import FiniteMDP
 from s4q.running.accounting import Run
 from s4q.running.archive import CheckpointError
 from s4q.running.checkpoint import Autosave, Checkpoint, load, save
+from s4q.running.evaluation_callback import EvaluationCallback
 from s4q.running.executors import Executor, Processes, Ray, Serial
 from s4q.running.logs import JsonLines, TensorBoard
 from s4q.running.loop import run
+from s4q.running.policy_evaluation import Evaluation
 from s4q.stream import Stream
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ __all__ = [
     "Collector",
     "Evaluate",
     "Evaluation",
+    "EvaluationCallback",
     "Executor",
     "Explore",
     "FeatureMap",
@@ -79,6 +83,7 @@ __all__ = [
     "JsonLines",
     "Learner",
     "LinearQ",
+    "MarkovPolicy",
     "Mixture",
     "Moments",
     "Phi",

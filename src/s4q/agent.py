@@ -5,10 +5,10 @@ algorithm is in `learners/s4q.py`, the loop in `running/loop.py`; nothing is com
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from math import inf, sqrt
+from dataclasses import replace
 from os import PathLike
-from typing import Any, cast, final
+from pathlib import Path
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,47 +24,53 @@ from s4q.collectors.stepping.env_facts import (
     reward_range_of,
     spaces_of,
 )
-from s4q.core.linear_q import LinearQ
-from s4q.core.messages import Evaluate, FeatureMap, Spec
+from s4q.collectors.stepping.foreign_envs import require_no_picture
+from s4q.collectors.stepping.logged_steps import read_log
+from s4q.core.messages import MOST_STEPS, Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
+from s4q.deployed_policy import Policy
 from s4q.features import OneHot, default_features, registry
+from s4q.learners.diagnostics import Finding
+from s4q.learners.learning_progress import LearningProgress
 from s4q.learners.presets import MemoryName, PresetName
 from s4q.learners.s4q import S4Q
+from s4q.learners.warm_start import require_warm_start
 from s4q.running import checkpoint as checkpoints
-from s4q.running.accounting import Run
-from s4q.running.callbacks import Callback
+from s4q.running.accounting import Answered, Run
+from s4q.running.archive import refusal
+from s4q.running.callbacks import Callback, listeners
 from s4q.running.checkpoint import Autosave, Checkpoint
 from s4q.running.executors.executor import Executor, Serial, collect, require_executor
 from s4q.running.loop import run
+from s4q.running.policy_evaluation import Evaluation
+from s4q.running.printing import PrintedPhases
+from s4q.running.progress import Progress
+from s4q.running.same_problem import description_of, differences
 
+WhichPolicy = Literal["best", "newest"]
+_OVERRIDE = "pass allow_other=True if it is the same problem all the same"
 _EVALUATION = 0  # request id that no run uses for its evaluations
-_Z = 1.959963984540054  # 95 % of a normal law lie within this many standard errors
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The mean return of a policy, in the user's units. `Agent.evaluate` makes it.
+class _Interrupted:
+    """Keeps a run that ended by an exception, so that it is not lost and can be finished."""
 
-    Attributes:
-        mean: Mean return of the episodes.
-        low: Lower end of its 95 % interval (normal approximation; infinite for a single episode).
-        high: Upper end.
-        n_episodes: Episodes played.
-        n_steps: Steps played.
-    """
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.progress: Progress | None = None
 
-    mean: float
-    low: float
-    high: float
-    n_episodes: int
-    n_steps: int
+    def on_start(self, run: Run) -> None:
+        del run
 
-    def __str__(self) -> str:
-        return (
-            f"mean return {self.mean:.6g}, 95 % interval [{self.low:.6g}, {self.high:.6g}], "
-            f"{self.n_episodes:,} episodes, {self.n_steps:,} steps"
-        )
+    on_phase = on_end = on_start
+
+    def on_request(self, answered: Answered) -> None:
+        del answered
+
+    def on_interrupted(self, run: Run, progress: Progress) -> None:
+        """Keep what was learned and what it cost."""
+        self.run, self.progress = run, progress
 
 
 @final
@@ -96,6 +102,7 @@ class Agent:
         memory_bytes: Budget of "sketch", as of S4Q. None (default): 64 MiB.
         executor: Who plays the episodes: `s4q.Processes(n)` or `s4q.Ray()`. It changes no bit of the result. None
             (default): they are played here, one after the other.
+        verbose: 0 (default) prints nothing. 1 prints about a line a second while it learns, 2 a line a phase.
 
     >>> import gymnasium as gym
     >>> agent = Agent(gym.make("FrozenLake-v1"), horizon=20, seed=0).learn(episodes=500)
@@ -124,9 +131,14 @@ class Agent:
         memory: MemoryName | None = None,
         memory_bytes: int | None = None,
         executor: Executor | None = None,
+        verbose: int = 0,
     ) -> None:
+        if verbose not in (0, 1, 2):
+            raise ValueError(f"verbose is how much is printed, so it must be 0, 1 or 2; got {verbose!r}")
         spaces = spaces_of(env)
-        features = default_features(*spaces) if features is None else features
+        if features is None:
+            require_no_picture(env, spaces[0], env_name(env))
+            features = default_features(*spaces)
         spec = Spec.of(
             features,
             horizon=horizon_of(env, horizon),
@@ -147,16 +159,19 @@ class Agent:
             memory_bytes=memory_bytes,
         )
         self._assemble(env, features, learner, drawn_seed(seed), executor)
+        self.verbose = verbose
 
     def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int, executor: Executor | None) -> None:
         self.executor: Executor = Serial() if executor is None else executor
         require_executor(self.executor)
+        self.collector = (VectorCollector if is_vector(env) else GymCollector)(env, features, learner.spec, seed)
+        require_fit(features, spaces_of(env)[0], env_name(env))
         self.env = env
         self.features = features
         self.learner = learner
-        self.collector = (VectorCollector if is_vector(env) else GymCollector)(env, features, learner.spec, seed)
-        require_fit(features, spaces_of(env)[0], env_name(env))
-        self.last_run: Run | None = None  # the newest `learn`
+        self.last_run: Run | None = None  # the newest `learn`, also if it was interrupted
+        self.verbose = 0
+        self._policies: dict[WhichPolicy, Policy] = {}  # made when first asked for
         self._interrupted: Checkpoint | None = None
 
     @property
@@ -170,24 +185,84 @@ class Agent:
         return self.collector.seed
 
     @property
-    def policy(self) -> LinearQ:
-        """The policy that `predict` and `evaluate` use: the best by its own returns so far, not the newest."""
-        return self.learner.best
+    def best(self) -> Policy:
+        """The policy to deploy: the best by its own returns so far. `agent.best.save(path)` writes it to a file."""
+        return self._deployed("best")
+
+    @property
+    def policy(self) -> Policy:
+        """The same as `best`: what `predict` and `evaluate` use."""
+        return self._deployed("best")
+
+    @property
+    def newest(self) -> Policy:
+        """The newest policy, which explores next. It may be worse than `best`."""
+        return self._deployed("newest")
+
+    def _deployed(self, which: WhichPolicy) -> Policy:
+        if which not in ("best", "newest"):
+            raise ValueError(f'policy must be "best" (by its own returns) or "newest"; got {which!r}')
+        q = self.learner.best if which == "best" else self.learner.policy
+        known = self._policies.get(which)
+        if known is None or known.q is not q:
+            space, actions = spaces_of(self.env)
+            known = self._policies[which] = Policy(
+                q,
+                self.features,
+                self.learner.spec,
+                actions=int(actions.start) + np.arange(self.learner.spec.n_actions),
+                observation_shape=space.shape or (),
+                env=env_name(self.env),
+                space=space,
+            )
+        return known
 
     @property
     def horizon(self) -> int:
         """Steps of an episode."""
         return self.learner.spec.horizon
 
+    @property
+    def value_bound(self) -> float:
+        """The most that an episode returns, in your units: as declared, or as the reward range allows."""
+        spec = self.learner.spec
+        return float(spec.to_user_units(0, np.array(spec.value_bound[0])))
+
     def __repr__(self) -> str:
         return f"Agent({env_name(self.env)}, {self.n_episodes} episodes, {self.learner!r})"
 
+    def learn_from(self, transitions: Any) -> "Agent":
+        """Learn from logged steps before the first episode, and return the agent itself.
+
+        The steps are samples like those that `learn` plays: the same steps give the same fit. They are no episodes:
+        they have no returns, so the best policy is chosen by what `learn` plays. Nothing changes if a step is refused.
+
+        Each step must carry its level, the number of steps of its episode before it, unless the problem is stationary.
+        Time limits are no ends: `terminated` is True only where the episode was over for good. Refused after the first
+        episode, and with memory="policies".
+
+        Args:
+            transitions: A dict of arrays: observations, actions, rewards, next_observations, terminated and, if known,
+                levels; or in their place truncated, where the steps stand in order. Or a list of steps (observation,
+                action, reward, next_observation, terminated[, level]). Or Minari's dataset or episodes.
+        """
+        if self._interrupted is not None:
+            raise ValueError("learn_from comes before `learn`, and this agent is in the middle of one; call resume")
+        learner, (space, actions) = self.learner, spaces_of(self.env)
+        require_warm_start(learner.constants, learner.n_episodes, levels_known=True)  # before a long log is read
+        log = read_log(transitions, learner.spec, space, int(actions.start), learner.constants.pool)
+        with threadpool_limits(limits=1):  # bits depend on their number
+            pieces = log.pieces(self.features, learner.spec)
+            learner.learn_from(pieces, log.n_episodes, levels_known=log.levels is not None)
+        return self
+
     def learn(
         self,
-        episodes: int,
+        episodes: int | None = None,
         progress_bar: bool = False,
         callback: Callback | Iterable[Callback] | None = None,
         *,
+        total_timesteps: int | None = None,
         checkpoint: str | PathLike[str] | Autosave | None = None,
         stop: Callable[[Run], bool] | None = None,
         stop_when_gap: float | None = None,
@@ -195,28 +270,45 @@ class Agent:
     ) -> "Agent":
         """Learn from more episodes, and return the agent itself. `last_run` says what they cost.
 
+        After Ctrl-C the agent is whole: `last_run` holds the run so far, and `resume()` finishes it.
+
         Args:
-            episodes: The most episodes to play.
+            episodes: The most episodes to play. None (default): as many as `total_timesteps` allows.
+            total_timesteps: The number of steps to play; the episode in which it is reached is finished. None
+                (default): as many as `episodes` has. With both, the run ends at whichever is reached first.
             progress_bar: True shows a bar, on a terminal only.
             callback: Function of the Run so far, called after each phase; or a Listener; or a list of them.
-            checkpoint: File to write while learning, or an Autosave; `Agent.load(...).resume()` goes on from it.
+            checkpoint: File to write while learning, or an Autosave; `Agent.load(...).resume()` goes on from it. A file
+                that holds another run is refused, not written over.
             stop: Function of the Run so far; True ends the run.
             stop_when_gap: End once a certificate proves that the policy is this close to the best, as of `s4q.run`.
             evaluation_share: Share of the episodes that only evaluate, for the certificate, as of `s4q.run`.
         """
+        if episodes is None and total_timesteps is None:
+            raise ValueError(
+                "episodes must be given: the number of episodes to play; or total_timesteps, that of steps"
+            )
+        if total_timesteps is not None:
+            require_count("total_timesteps", total_timesteps, "the number of steps to play")
         self._interrupted = None
-        self.last_run = run(
-            self.learner,
-            self.collector,
-            episodes,
-            progress_bar=progress_bar,
-            callback=callback,
-            checkpoint=self._autosave(checkpoint),
-            stop=stop,
-            stop_when_gap=stop_when_gap,
-            evaluation_share=evaluation_share,
-            executor=self.executor,
-        )
+        kept = _Interrupted()
+        try:
+            self.last_run = run(
+                self.learner,
+                self.collector,
+                # An episode has a step at least.
+                min(int(total_timesteps or 0), MOST_STEPS // self.horizon) if episodes is None else episodes,
+                progress_bar=progress_bar,
+                callback=self._listeners(callback, kept),
+                checkpoint=self._autosave(checkpoint),
+                stop=stop,
+                stop_when_gap=stop_when_gap,
+                evaluation_share=evaluation_share,
+                max_steps=total_timesteps,
+                executor=self.executor,
+            )
+        finally:
+            self._keep(kept)
         return self
 
     def resume(
@@ -241,22 +333,36 @@ class Agent:
         """
         if self._interrupted is None:
             raise ValueError(
-                "resume finishes an interrupted learn, and this agent was not loaded from a checkpoint of one; call "
-                "learn(episodes) to go on"
+                "resume finishes an interrupted learn, and this agent has none: it was neither loaded from a "
+                "checkpoint of one nor stopped by Ctrl-C; call learn(episodes) to go on"
             )
-        begun, self._interrupted = self._interrupted, None
-        self.last_run = run(
-            begun,
-            self.collector,
-            begun.progress.budget if episodes is None else episodes,
-            progress_bar=progress_bar,
-            callback=callback,
-            checkpoint=self._autosave(checkpoint),
-            stop=stop,
-            stop_when_gap=stop_when_gap,
-            executor=self.executor,
-        )
+        begun, kept = self._interrupted, _Interrupted()
+        try:
+            self.last_run = run(
+                begun,
+                self.collector,
+                begun.progress.budget if episodes is None else episodes,
+                progress_bar=progress_bar,
+                callback=self._listeners(callback, kept),
+                checkpoint=self._autosave(checkpoint),
+                stop=stop,
+                stop_when_gap=stop_when_gap,
+                executor=self.executor,
+            )
+            self._interrupted = None
+        finally:
+            self._keep(kept)
         return self
+
+    def _listeners(self, callback: Callback | Iterable[Callback] | None, kept: _Interrupted) -> list[Callback]:
+        printed = [PrintedPhases(self.verbose)] if self.verbose else []
+        return [*listeners(callback), *printed, kept]
+
+    def _keep(self, kept: _Interrupted) -> None:
+        """Keep a run that was interrupted, if one was."""
+        if kept.run is not None and kept.progress is not None:
+            self.last_run = kept.run
+            self._interrupted = Checkpoint(learner=self.learner, seed=self.seed, progress=kept.progress)
 
     def predict(
         self,
@@ -264,6 +370,8 @@ class Agent:
         state: ArrayLike | None = None,
         episode_start: ArrayLike | None = None,
         deterministic: bool = True,
+        *,
+        policy: WhichPolicy = "best",
     ) -> tuple[Any, NDArray[np.int64]]:
         """The action for an observation, or for a batch of them, and the next state; called as in Stable-Baselines3.
 
@@ -274,44 +382,82 @@ class Agent:
             state: Step of each episode, as the last call returned it. None (default): the first step.
             episode_start: True where an episode begins anew. None (default): nowhere.
             deterministic: Ignored, because the policy is greedy.
+            policy: "best" (default), by its own returns, or "newest".
         """
         del deterministic
-        space, actions = spaces_of(self.env)
-        array = np.asarray(observation)
-        single = array.shape == (space.shape or ())
-        if not single and array.shape[1:] != (space.shape or ()):
-            raise ValueError(
-                f"observation must have the shape {space.shape} of the env's observations, or a first axis more for a "
-                f"batch of them; got {array.shape}"
-            )
-        batch = array[None] if single else array
-        steps = _one_each("state", state, len(batch), "iu", "the step of each episode, as the last call returned it")
-        steps[_one_each("episode_start", episode_start, len(batch), "biuf", "True where an episode begins") > 0] = 0
-        chosen = np.zeros(len(batch), dtype=np.int64)
-        levels = steps % self.horizon
-        policy = self.policy
-        for h in np.unique(levels).tolist():
-            rows = np.flatnonzero(levels == h)
-            chosen[rows] = policy.greedy(h, self.features(h, batch[rows]))
-        chosen += int(actions.start)
-        return (chosen[0], (steps + 1).reshape(())) if single else (chosen, steps + 1)
+        chosen_by, array = self._deployed(policy), np.asarray(observation)
+        single = array.shape == chosen_by.observation_shape
+        steps = self._steps(array, single, state)
+        steps[_one_each("episode_start", episode_start, len(steps), "biuf", "True where an episode begins") > 0] = 0
+        actions = chosen_by.act(array, steps)
+        return (np.asarray(actions)[()], (steps + 1).reshape(())) if single else (actions, steps + 1)
 
-    def evaluate(self, episodes: int) -> Evaluation:
+    def _steps(self, array: NDArray[Any], single: bool, state: ArrayLike | None) -> NDArray[np.int64]:
+        n = 1 if single or array.ndim == 0 else len(array)
+        return _one_each("state", state, n, "iu", "the step of each episode, as the last call returned it")
+
+    def q_values(self, observation: ArrayLike, state: ArrayLike | None = None) -> NDArray[np.float64]:
+        """What the policy promises for each action, in your units: the return from this step on, bonus included.
+
+        Args:
+            observation: One observation, or a batch with one more axis.
+            state: Step of each episode, as `predict` returned it. None (default): the first step.
+
+        Returns:
+            One number per action, (n_actions,), or one row per observation of a batch.
+        """
+        policy, array = self.policy, np.asarray(observation)
+        return policy.q_values(array, self._steps(array, array.shape == policy.observation_shape, state))
+
+    def evaluate(self, episodes: int, *, first: int = 0, policy: WhichPolicy = "best") -> Evaluation:
         """Play the policy without learning. The same episodes are played every time; `learn` never plays them.
 
         Args:
             episodes: Number of episodes.
+            first: Number of the first of them, 0 by default; another one plays other episodes.
+            policy: "best" (default), by its own returns, or "newest".
         """
         require_count("episodes", episodes, "the number of episodes to play")
-        spec = self.learner.spec
+        require_count("first", first, "the number of the first episode", at_least=0)
+        request = Evaluate(_EVALUATION, self._deployed(policy).q, int(episodes), done=int(first))
         with threadpool_limits(limits=1), self.executor.session(self.collector) as session:
-            seen = collect(session, Evaluate(_EVALUATION, self.policy, int(episodes)))
-        mean, n = seen.return_sum / seen.n_episodes, seen.n_episodes
-        squares = cast(float, seen.return_sum_sq)  # known wherever episodes are stepped
-        spread = max(squares / n - mean**2, 0.0)
-        error = _Z * sqrt(spread / (n - 1)) if n > 1 else inf  # one episode does not show the spread
-        mean += spec.horizon * spec.reward_min
-        return Evaluation(mean, mean - error, mean + error, n, seen.n_steps)
+            seen = collect(session, request)
+        return Evaluation.of(seen, self.learner.spec)
+
+    def set_env(self, env: Any, *, allow_other: bool = False) -> None:
+        """Go on with another environment object: a copy, or a vector instead of one. What was learned stays.
+
+        Args:
+            env: The environment. Its spaces must be those of the present one.
+            allow_other: True accepts an environment that is not the same problem by its id, arguments and wrappers.
+                False (default): it is refused.
+        """
+        spaces, others = spaces_of(self.env), spaces_of(env)
+        if spaces != others:
+            raise ValueError(f"env must have the spaces of the present one, {spaces}; got {others}; make a new Agent")
+        found = [] if allow_other else differences(self._extra()["problem"], env, self.features, self.horizon)
+        if found:
+            raise ValueError(f"env is another problem: {'; '.join(found)}; {_OVERRIDE}")
+        kept = self.last_run, self.verbose, self._interrupted
+        self._assemble(env, self.features, self.learner, self.seed, self.executor)
+        self.last_run, self.verbose, self._interrupted = kept
+
+    @property
+    def progress(self) -> LearningProgress:
+        """How far it is: what was explored, what the policies promise and what they get, and the best one; print it."""
+        return self.learner.progress
+
+    def explain(self) -> str:
+        """What is assumed of the problem, and where the constants of the learner come from; print it."""
+        spec = self.learner.spec
+        low, high = spec.reward_min, spec.reward_max
+        most = float(spec.to_user_units(0, np.array(spec.value_bound[0])))
+        problem = f"{spec.horizon} steps an episode, rewards in [{low:g}, {high:g}], returns up to {most:g}"
+        return f"{env_name(self.env)}: {problem}\nfeatures: {self.features!r}\n{self.learner.explain()}"
+
+    def diagnose(self) -> list[Finding]:
+        """Signs of trouble in what was learned so far, each with a suggestion; empty when there are none."""
+        return self.learner.diagnose()
 
     def certify(self) -> Certificate:
         """A proof of how far the policy can be from the best one.
@@ -336,23 +482,37 @@ class Agent:
         path: str | PathLike[str],
         env: Any,
         features: FeatureMap | None = None,
+        *,
+        allow_other: bool = False,
         executor: Executor | None = None,
     ) -> "Agent":
         """The agent of a file that `save` or a checkpoint of `learn` wrote.
+
+        The file describes the environment (id, arguments, wrappers) and the features. Others are refused, because a
+        policy would act on them without a warning.
 
         Args:
             path: The file to read.
             env: The environment, made again.
             features: The feature map, needed only where it holds your own code. None (default): the one of the file.
+            allow_other: True accepts an environment and features that are not those of the file. False (default): they
+                are refused.
             executor: As of Agent; it is not kept in the file.
         """
         found = checkpoints.load(path)
-        config = found.extra.get("features")
-        if not isinstance(found.learner, S4Q) or config is None:
-            raise ValueError(f"{path} holds a bare {type(found.learner).__name__} and no Agent; read it with s4q.load")
+        problem = found.extra.get("problem")
+        if not isinstance(found.learner, S4Q) or not isinstance(problem, dict):
+            raise ValueError(
+                f"{path} holds a {type(found.learner).__name__} without the environment and the features of an Agent; "
+                "read it with s4q.load(path) and go on with s4q.run"
+            )
         agent = cls.__new__(cls)
-        made = registry.from_config(config) if features is None else features
-        agent._assemble(env, made, found.learner, found.seed, executor)
+        if features is None:
+            features = _features_of(path, problem.get("features"), found.learner.spec.n_actions)
+        agent._assemble(env, features, found.learner, found.seed, executor)
+        others = [] if allow_other else differences(problem, env, agent.features, agent.horizon)
+        if others:
+            raise ValueError(f"{path} holds another problem: {'; '.join(others)}; {_OVERRIDE}")
         agent._interrupted = found if found.begun else None  # `save` leaves nothing to finish
         return agent
 
@@ -363,7 +523,24 @@ class Agent:
         return replace(plain, extra={**plain.extra, **self._extra()})
 
     def _extra(self) -> dict[str, Any]:
-        return {"features": registry.to_config(self.features), "env": env_name(self.env)}
+        return {"problem": description_of(self.env, self.features, self.horizon)}
+
+
+def _features_of(path: str | PathLike[str], config: Any, n_actions: int) -> Any:
+    """The feature map that a file describes. Its number of actions is compared before arrays of that size are made."""
+    if isinstance(config, dict) and config.get("custom"):
+        raise ValueError(
+            f"{path} was learned with the feature map {config.get('name')}, which holds code of your own that no file "
+            "carries; pass the map again: features=..."
+        )
+    try:
+        described = config["parameters"].get("n_actions", n_actions)
+        if described != n_actions:
+            raise ValueError(f"they are for {described} actions, and the learner has {n_actions}")
+        with np.errstate(all="ignore"):  # what overflows is refused by the map
+            return registry.from_config(config)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
+        raise refusal(Path(path), f"its features cannot be made again: {error or type(error).__name__}") from None
 
 
 def _one_each(name: str, value: ArrayLike | None, n: int, kinds: str, meaning: str) -> NDArray[np.int64]:

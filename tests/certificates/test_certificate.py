@@ -277,12 +277,12 @@ def test_vacuous_says_so() -> None:
     learner = s4q.S4Q(low_rank(), "realisable")
     nothing = s4q.certify(learner)
     assert nothing.vacuous
-    assert (nothing.policy, nothing.phase, nothing.gap) == (None, 0, nothing.value_bound)
+    assert (nothing.policy, nothing.phase, nothing.gap) == (None, 0, nothing.largest_gap)
     assert str(nothing).startswith("vacuous")
     early = s4q.run(learner, EpisodeCollector(low_rank()), 5, record=True).certificate
     assert early is not None
     assert early.vacuous
-    assert early.gap == early.value_bound == 1.0
+    assert early.gap == early.largest_gap == 1.0
     assert early.policy is not None
     costs = s4q.certify(s4q.S4Q(cliff(), "realisable"))
     assert (costs.upper, costs.lower, costs.vacuous) == (0.0, -80.0, True)

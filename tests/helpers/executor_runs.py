@@ -47,6 +47,7 @@ def outcome(kind: str, path: Path, executor: Any) -> tuple[s4q.Run, Any]:
     """The run, and every bit of what it learned and counted."""
     learner, collector, episodes = parts(kind)
     share = 0.2 if kind == "evaluated" else None
+    path = path.with_name(f"{kind}, {path.name}")  # a file of another run is never written over
     run = s4q.run(learner, collector, episodes, executor=executor, checkpoint=path, evaluation_share=share)
     return run, bits(s4q.load(path))
 

@@ -48,7 +48,8 @@ class LiteralConstants:
         if self.given_ridge is not None:
             return np.array([one_of(self.given_ridge, h) for h in levels])
         if self.preset == "practical":
-            return np.array([0.000001 for _ in levels])
+            extrapolates = not self.spec.well_specified and self.spec.block_dim > 1
+            return np.array([0.01 if extrapolates else 0.000001 for _ in levels])
         if self.preset == "realisable":
             n = max(1, n_total, self.max_episodes or 0)
             lost = 0.00000000000001 * n if self.spec.block_dim > 1 else 0.0  # to rounding
@@ -169,7 +170,8 @@ def data_scaled_width(
     floor = 0.03 * v * min(1.0, np.sqrt(10 / spec.horizon))
     factor = np.sqrt(1 + 0.05 * max(0.0, np.log(max(n_samples, 1) / (spec.n_blocks * spec.block_dim))))
     if not spec.well_specified:
-        return float(v * np.sqrt(ridge) + kappa * factor * np.sqrt(residual + floor**2))
+        unseen = v if spec.block_dim == 1 else v / 10
+        return float(unseen * np.sqrt(ridge) + kappa * factor * np.sqrt(residual + floor**2))
     local = min(max(variance, 0.0), v * v / 4)
     sigma = np.sqrt((n * local + residual + floor**2) / max(n, 1.0))
     spread = sigma + 2.5 * (v * v * residual) ** 0.25 * np.sqrt(norm_sq)

@@ -1,7 +1,8 @@
 """A run that is killed again and again: `python storm.py FOLDER KIND KILLS SEED` prints what came of it as JSON.
 
 The library is loaded once and each attempt is a fork of this process, so that moments of death fall in the run and
-not in its imports. Every death is a SIGKILL at a random moment; after each the file must be whole.
+not in its imports. Every death is a SIGKILL at a random moment, of an Agent's learning every third a SIGTERM; after
+each the file must be whole.
 """
 
 import json
@@ -12,29 +13,50 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from small_problems import random_mdp
 
 import s4q
 from s4q.collectors import CountCollector, EpisodeCollector
+from s4q.running.interruption import Terminated
 
 RIVER = s4q.problems.river_swim(6, 12)
 DENSE = random_mdp(5, 3, 4, 3, seed=1)
 SKETCHED, REPLAYED, FIXED = "practical, counts", "realisable, counts", "S3Q, episodes"
-EVALUATED = "realisable, counts, evaluated"
+EVALUATED, WARM = "realisable, counts, evaluated", "practical, counts, after logged steps"
+LEARNED, LEARNED_EPISODES = "Agent.learn", 120
 
 
 def parts(kind: str) -> tuple[Any, Any, int]:
     """A new learner, a collector and the number of episodes; each run takes some tenths of a second."""
     if kind == SKETCHED:
         return s4q.S4Q(RIVER, memory_bytes=1200), CountCollector(RIVER, seed=7), 120
+    if kind == WARM:
+        learner = s4q.S4Q(RIVER, memory_bytes=1200)
+        logged = CountCollector(RIVER, seed=99).collect(learner.ask(20))
+        learner.learn_from([logged.kept], logged.n_episodes)
+        return learner, CountCollector(RIVER, seed=7), 120
     if kind in (REPLAYED, EVALUATED):
         return s4q.S4Q(RIVER, preset="realisable"), CountCollector(RIVER, seed=7), 10**4
     return s4q.S3Q(DENSE, s4q.UniformPolicy(3)), EpisodeCollector(DENSE, seed=7), 12_000
 
 
+def learn(path: Path, minutes: float) -> None:
+    """The same with an Agent."""
+    env, options = gym.make("FrozenLake-v1"), {"callback": s4q.JsonLines(path.with_suffix(".jsonl"))}
+    autosave = s4q.Autosave(path, minutes)
+    if path.exists():
+        s4q.Agent.load(path, env).resume(checkpoint=autosave, **options)
+    else:
+        s4q.Agent(env, horizon=12, seed=7).learn(LEARNED_EPISODES, checkpoint=autosave, **options)
+
+
 def play(path: Path, kind: str, minutes: float = 1e-9) -> None:
     """From the checkpoint, or from the beginning; a checkpoint after every shard."""
+    if kind == LEARNED:
+        learn(path, minutes)
+        return
     learner, collector, episodes = parts(kind)
     source = s4q.load(path) if path.exists() else learner
     log = s4q.JsonLines(path.with_suffix(".jsonl"))
@@ -43,7 +65,7 @@ def play(path: Path, kind: str, minutes: float = 1e-9) -> None:
     s4q.run(source, collector, episodes, checkpoint=autosave, callback=log, evaluation_share=share)
 
 
-def killed(path: Path, kind: str, seconds: float) -> bool:
+def killed(path: Path, kind: str, seconds: float, number: int = signal.SIGKILL) -> bool:
     """Play in a process of its own and kill it after a while; False when it was done before."""
     child = os.fork()
     if child == 0:
@@ -51,6 +73,8 @@ def killed(path: Path, kind: str, seconds: float) -> bool:
         try:
             play(path, kind)
             status = 0
+        except Terminated as end:
+            status = end.code
         finally:
             os._exit(status)
     end = time.monotonic() + seconds
@@ -58,9 +82,9 @@ def killed(path: Path, kind: str, seconds: float) -> bool:
         if os.waitpid(child, os.WNOHANG) != (0, 0):
             return False
         time.sleep(0.0005)
-    os.kill(child, signal.SIGKILL)
+    os.kill(child, number)
     _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+    return os.waitstatus_to_exitcode(status) in (-number, 128 + number)
 
 
 def storm(folder: Path, kind: str, kills: int, seed: int) -> dict[str, Any]:
@@ -70,14 +94,15 @@ def storm(folder: Path, kind: str, kills: int, seed: int) -> dict[str, Any]:
     whole = time.monotonic() - before
     rng = np.random.default_rng(seed)
     deaths = rounds = torn = inside = 0
-    end = parts(kind)[2]
+    end = LEARNED_EPISODES if kind == LEARNED else parts(kind)[2]
     while deaths < kills:
         rounds += 1
         path = folder / f"round{rounds}.s4q"
         alive = True
         while alive:
             wait = float(rng.uniform(0, 1.5 * whole / min(kills, 8))) if deaths < kills else 600.0
-            alive = killed(path, kind, wait)
+            number = signal.SIGTERM if kind == LEARNED and deaths % 3 == 2 else signal.SIGKILL
+            alive = killed(path, kind, wait, number)
             deaths += alive
             for file in (path, Path(f"{path}.previous")):
                 if file.exists():

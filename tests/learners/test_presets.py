@@ -443,3 +443,13 @@ def test_more_episodes_than_can_be_counted_are_refused_at_once() -> None:
     mdp = s4q.problems.chain()
     with pytest.raises(ValueError, match="counted in 64 bits, so at most 400000000000000000 episodes"):
         s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=0), 10**30)
+
+
+def test_practical_has_a_ridge_where_a_fit_must_speak_of_states_it_has_not_seen() -> None:
+    smooth = s4q.features.PerAction(s4q.features.Fourier(low=[0.0], high=[1.0], order=3), n_actions=2)
+    inexact = s4q.Spec.of(smooth, horizon=2, reward_range=(0, 1))
+    exact = s4q.Spec.of(smooth, horizon=2, reward_range=(0, 1), well_specified=True)
+    one_hot = s4q.Spec.of(s4q.features.OneHot(5, n_actions=2), horizon=2, reward_range=(0, 1))
+    assert not one_hot.well_specified
+    ridges = [constants(spec, "practical").ridge(3, 100).tolist() for spec in (inexact, exact, one_hot)]
+    assert ridges == [[1e-2] * 2, [1e-6] * 2, [1e-6] * 2]

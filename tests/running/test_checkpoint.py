@@ -219,6 +219,7 @@ class Pauses:
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_number_of_pieces(pieces: list[int], seed: int, held: int | None, tmp_path: Path) -> None:
     path, episodes = tmp_path / f"{len(pieces)}.s4q", 150
+    path.unlink(missing_ok=True)  # of the example before
     options: dict[str, Any] = {} if held is None else {"memory": "sketch", "memory_bytes": held}
     whole = s4q.run(S4Q(RIVER, "realisable", **options), EpisodeCollector(RIVER, seed=seed), episodes)
     source: Any = S4Q(RIVER, "realisable", **options)

@@ -209,13 +209,13 @@ def deadly(how: str, harmless: Path) -> tuple[Any, Any]:
 
 
 def test_a_shard_that_always_fails_stops_the_run_with_the_cause(tmp_path: Path) -> None:
-    harmless, path = tmp_path / "harmless", tmp_path / "run.s4q"
+    harmless = tmp_path / "harmless"
     with s4q.Processes(2, tries=3) as executor:
         for how, kind, says in (
             ("raises", ValueError, "the robot does not answer"),
             ("dies", RuntimeError, "3 workers died while they played episodes .* of request"),
         ):
-            path.unlink(missing_ok=True)
+            path, whole = tmp_path / f"{how}.s4q", tmp_path / f"{how}, whole.s4q"
             learner, collector = deadly(how, harmless)
             with pytest.raises(kind, match=says):
                 s4q.run(learner, collector, 1_200, executor=executor, checkpoint=path)
@@ -224,7 +224,6 @@ def test_a_shard_that_always_fails_stops_the_run_with_the_cause(tmp_path: Path) 
             harmless.touch()  # the fault is repaired
             s4q.run(begun, deadly(how, harmless)[1], 1_200, executor=executor, checkpoint=path)
             resumed = bits(s4q.load(path))
-            whole = tmp_path / "whole.s4q"
             s4q.run(*deadly(how, harmless), 1_200, checkpoint=whole)
             assert resumed == bits(s4q.load(whole))
             harmless.unlink()
@@ -300,7 +299,7 @@ def test_an_agent_with_workers(two: s4q.Processes) -> None:
         return made.learn(2_000)
 
     alone, helped = agent(None), agent(two)
-    assert helped.policy.same_as(alone.policy)
+    assert helped.policy.q.same_as(alone.policy.q)
     assert helped.evaluate(1_000) == alone.evaluate(1_000)
 
 

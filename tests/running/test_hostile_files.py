@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pickle
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doctoring import Edit, Members, doctored, opened, refused, sealed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,8 +28,6 @@ from s4q.running.checkpoint import SCHEMA
 from s4q.running.progress import Progress
 
 RIVER = s4q.problems.river_swim(4, 5)
-Members = dict[str, bytes]
-Edit = Callable[[dict[str, Any], Members], None]
 
 
 @pytest.fixture(scope="module")
@@ -44,43 +42,6 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     s4q.run(learner, collector, 400, record=True, checkpoint=path, stop=preparing)
     assert s4q.load(path).learner.phases > 3
-    return path
-
-
-def refused(path: Path, says: str) -> None:
-    """Within a second, by an error that names the file, the cause and the cure."""
-    before = time.perf_counter()
-    with pytest.raises(s4q.CheckpointError, match=says) as caught:
-        s4q.load(path)
-    assert time.perf_counter() - before < 1.0
-    assert str(path) in str(caught.value)
-    assert "previous" in str(caught.value)
-
-
-def sealed(members: Members, compression: int = zipfile.ZIP_STORED) -> bytes:
-    """A zip whose comment is the right digest: whoever doctors a file can do that too."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression) as archive:
-        archive.comment = b"0" * 64
-        for name, data in members.items():
-            archive.writestr(name, data)
-    body = buffer.getvalue()[:-64]
-    return body + hashlib.sha256(body).hexdigest().encode()
-
-
-def opened(path: Path) -> tuple[dict[str, Any], Members]:
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    return json.loads(members.pop("manifest.json")), members
-
-
-def doctored(good: Path, tmp_path: Path, edit: Edit) -> Path:
-    """A copy with an edit, all checksums made right again."""
-    manifest, members = opened(good)
-    edit(manifest, members)
-    path = tmp_path / "doctored.s4q"
-    path.write_bytes(sealed({"manifest.json": json.dumps(manifest).encode(), **members}))
-    (tmp_path / "doctored.s4q.previous").write_bytes(good.read_bytes())
     return path
 
 
@@ -181,9 +142,10 @@ def test_an_older_schema_says_who_wrote_it(good: Path, tmp_path: Path, schema: i
 
 def test_a_newer_schema_says_what_to_install(good: Path, tmp_path: Path) -> None:
     def newer(manifest: dict[str, Any], members: Members) -> None:
-        manifest.update(schema=7, s4q="3.1.0", brand_new={})
+        manifest.update(schema=SCHEMA + 1, s4q="3.1.0", brand_new={})
 
-    refused(doctored(good, tmp_path, newer), "it has schema 7 and this s4q reads up to 6: install s4q 3.1.0 or newer")
+    says = f"it has schema {SCHEMA + 1} and this s4q reads up to {SCHEMA}: install s4q 3.1.0 or newer"
+    refused(doctored(good, tmp_path, newer), says)
 
 
 class Bomb:

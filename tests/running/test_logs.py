@@ -140,14 +140,16 @@ def test_lines_of_another_run_are_left_alone(tmp_path: Path) -> None:
 
 
 class Dies:
-    """A listener in whose n-th call the run ends: stands for a SIGKILL at that moment."""
+    """A listener in whose n-th call the run ends; it keeps what a SIGKILL at that moment would leave of the files."""
 
-    def __init__(self, call: int) -> None:
-        self._left = call
+    def __init__(self, call: int, *files: Path) -> None:
+        self._left, self._files = call, files
+        self.left: dict[Path, bytes] = {}
 
     def _hear(self, _: Any) -> None:
         self._left -= 1
         if self._left == 0:
+            self.left = {file: file.read_bytes() for file in self._files if file.exists()}
             raise Interrupted
 
     on_start = on_request = on_phase = on_end = _hear
@@ -164,9 +166,12 @@ def test_killed_before_the_first_phase_is_saved(tmp_path: Path, earlier: bool, d
     for call in (1, 1, 2, 3, 2, 1):  # start, first request, first phase
         source = s4q.load(path) if path.exists() else s4q.S4Q(DENSE)
         told: list[Any] = [s4q.JsonLines(log)]
-        told.insert(0 if dies_first else 1, Dies(call))
+        dies = Dies(call, path, log)
+        told.insert(0 if dies_first else 1, dies)
         with pytest.raises(Interrupted):
             s4q.run(source, CountCollector(DENSE, seed=2), 30, callback=told, checkpoint=path)
+        for file, content in dies.left.items():  # what a process that is killed there would leave
+            file.write_bytes(content)
         assert s4q.load(path).progress.episodes == 0
     s4q.run(s4q.load(path), CountCollector(DENSE, seed=2), 30, callback=s4q.JsonLines(log), checkpoint=path)
     assert lines_of(tmp_path, "run.jsonl") == lines_of(tmp_path, "whole.jsonl")

@@ -8,9 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
+from gymnasium.envs.registration import EnvSpec
+from small_envs import Drift
 from states import bits, log_lines
-from storm import EVALUATED, FIXED, REPLAYED, SKETCHED
+from storm import EVALUATED, FIXED, LEARNED, REPLAYED, SKETCHED, WARM
 from typer.testing import CliRunner
 
 import s4q
@@ -43,15 +46,20 @@ def weather(tmp_path: Path, kind: str, kills: int) -> None:
         assert list(log_lines(tmp_path / f"round{number}.jsonl")) == list(log_lines(tmp_path / "whole.jsonl"))
 
 
-@pytest.mark.parametrize(("kind", "kills"), [(SKETCHED, 3), (FIXED, 2)])
+@pytest.mark.parametrize(("kind", "kills"), [(SKETCHED, 3), (FIXED, 2), (WARM, 2)])
 def test_killed_and_resumed_has_the_same_bits(tmp_path: Path, kind: str, kills: int) -> None:
     weather(tmp_path, kind, kills)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [SKETCHED, REPLAYED, FIXED, EVALUATED])
+@pytest.mark.parametrize("kind", [SKETCHED, REPLAYED, FIXED, EVALUATED, WARM])
 def test_killed_fifty_times(tmp_path: Path, kind: str) -> None:
     weather(tmp_path, kind, 50)
+
+
+@pytest.mark.slow
+def test_an_agent_killed_a_hundred_times(tmp_path: Path) -> None:
+    weather(tmp_path, LEARNED, 100)
 
 
 def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:
@@ -74,7 +82,7 @@ def written_twice(path: Path) -> bool:
         return False
 
 
-@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_command_killed_and_resumed(tmp_path: Path, kill: signal.Signals) -> None:
     """The real process, killed as soon as there is a checkpoint that is not yet the end; or with Ctrl-C."""
     plain = ["low_rank", "--preset", "realisable", "--episodes", str(20_000), "--seed", "3"]
@@ -86,8 +94,8 @@ def test_the_command_killed_and_resumed(tmp_path: Path, kill: signal.Signals) ->
             time.sleep(0.001)
         process.send_signal(kill)
         said = process.communicate()[1]
-    if kill == signal.SIGINT:
-        assert (process.returncode, said) == (130, "interrupted: go on with the same line and --resume\n")
+    if kill != signal.SIGKILL:
+        assert (process.returncode, said) == (128 + kill, "interrupted: go on with the same line and --resume\n")
     else:
         assert process.returncode == -kill
     assert 0 < s4q.load(path).progress.episodes < 20_000
@@ -101,13 +109,11 @@ def test_the_command_killed_and_resumed(tmp_path: Path, kill: signal.Signals) ->
     assert "episodes=20000" in whole.output
 
 
-def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
+def test_the_command_refuses_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.s4q"
     runner = CliRunner(env={"COLUMNS": "1000"})
-    ready = runner.invoke(
-        app, ["train", "chain", "--episodes", "50", "--seed", "0", "--checkpoint", str(path), "--resume"]
-    )
-    assert ready.exit_code == 0  # there was nothing to resume: it begins
+    ready = runner.invoke(app, ["train", "chain", "--episodes", "50", "--seed", "0", "--checkpoint", str(path)])
+    assert ready.exit_code == 0
     again = ["train", "chain", "--episodes", "50", "--checkpoint", str(path)]
     lake = ["train", "FrozenLake-v1", "--horizon", "9", "--episodes", "5", "--checkpoint", str(tmp_path / "lake.s4q")]
     assert runner.invoke(app, [*lake, "--seed", "0"]).exit_code == 0
@@ -115,6 +121,7 @@ def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
     logged.write_text('{"event": "start", "episodes": 0}\n')
     alone = runner.invoke(app, ["train", "FrozenLake-v1", "--horizon", "9", "--episodes", "5", "--evaluate", "0"])
     assert (alone.exit_code, "mean return" in alone.output) == (0, False)
+    monkeypatch.setitem(gym.registry, "NoRange-v0", EnvSpec("NoRange-v0", Drift, max_episode_steps=5))
     for arguments, says in (
         (["train", "nothing"], "problem must be one of low_rank, "),
         (["train", "chain", "--resume"], "--resume needs --checkpoint"),
@@ -124,13 +131,28 @@ def test_the_command_refuses_cleanly(tmp_path: Path) -> None:
         (["train", "chain", "--log", str(tmp_path / "no" / "log")], "there is no folder"),
         (again, "is there already: pass --resume"),
         ([*again, "--minutes", "0", "--resume"], "must be positive"),
-        ([*again, "--preset", "tight", "--resume"], "pass the same settings"),
+        (
+            [*again, "--preset", "tight", "--resume"],
+            "holds a run with preset practical, not tight; leave the option out",
+        ),
         ([*again, "--seed", "4", "--resume"], "made with a collector of seed 0; got one of seed 4"),
         ([*lake, "--resume", "--seed", "4"], "made with a collector of seed 0; got one of seed 4"),
         (["train", "chain", "--value-bound", "3"], "--value-bound are for environments; chain has its own"),
         (["train", "chain", "--evaluate", "-1"], "at least 0"),
         (["train", "chain", "--log", str(logged)], "is there already: pass --resume to go on, or choose another file"),
-        ([*lake, "--resume", "--value-bound", "0.5"], "holds a run with value_bound None, not 0.5"),
+        (
+            [*lake, "--resume", "--value-bound", "0.5"],
+            "holds a run with --value-bound 9.0, not 0.5; leave the option out",
+        ),
+        ([*lake, "--resume", "--memory-bytes", "1000"], "holds a run with --memory-bytes 67108864, not 1000"),
+        (
+            [*lake[:-1], str(tmp_path / "lakes.s4q"), "--resume"],
+            "lakes.s4q to go on from: did you mean lake.s4q? leave",
+        ),
+        (["train", "low_rank", "--checkpoint", str(path), "--resume"], "holds a run of chain, not of low_rank"),
+        (["train", "chain", "--memory-bytes", "3"], "--memory-bytes"),
+        (["train", "NoRange-v0", "--seed", "0"], "--reward-range must be given, since NoRange-v0 does not say"),
+        (["train", "NoRange-v0", "--reward-range", "1", "0"], "--reward-range must be (lowest, highest) reward"),
         (["train", "no_module:Lake-v0"], "or the id of a Gymnasium environment"),
         (["train", "chain", "--log", str(tmp_path)], "is no plain file"),
         (["train", "chain", "--checkpoint", str(tmp_path)], "is no plain file"),

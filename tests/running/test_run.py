@@ -1,5 +1,7 @@
 """The loop: budget, regret, stopping, going on, determinism."""
 
+import sys
+
 import numpy as np
 import pytest
 from small_problems import random_mdp
@@ -128,3 +130,24 @@ def test_record_needs_s4q() -> None:
     learner = s4q.S3Q(mdp, controller=s4q.UniformPolicy(mdp.n_actions))
     with pytest.raises(ValueError, match="record=True keeps the phases of an S4Q"):
         s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), 10, record=True)
+
+
+def test_the_curve_as_a_data_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    mdp = s4q.problems.chain()
+    run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp), 50)
+    table = run.to_dataframe()
+    assert isinstance(table, pandas.DataFrame)
+    assert table["episodes"].tolist() == [point.episodes for point in run.curve]
+    assert table["regret"].tolist() == [point.regret for point in run.curve]
+    assert table["mean_return"].dtype == table["gap"].dtype == float
+    assert table["phases"].dtype == int
+    assert len(table) == run.phases + 1
+
+
+def test_without_pandas_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    mdp = s4q.problems.chain()
+    run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp), 5)
+    with pytest.raises(ImportError, match=r'to_dataframe needs pandas; install it with: pip install "s4q\[pandas\]"'):
+        run.to_dataframe()

@@ -37,7 +37,7 @@ class Certificate:
     upper: float  # on V*, the best expected return of an episode
     lower: float  # on the expected return of an episode of `policy`
     gap: float  # what the policy may fall short of V* at most; infinite when the bounds contradict each other
-    value_bound: float  # what the gap can be at most anyway
+    largest_gap: float  # what the gap can be at most anyway: as far as returns can lie apart
     delta: float
     phase: int  # whose policy is certified; 0 before the first episode
     n_episodes: int  # episodes of that policy, those of its main loop and its evaluations
@@ -47,7 +47,7 @@ class Certificate:
     @property
     def vacuous(self) -> bool:
         """Does it say nothing that was not known before the first episode?"""
-        return self.gap >= self.value_bound
+        return self.gap >= self.largest_gap
 
     @property
     def contradictory(self) -> bool:
@@ -67,7 +67,7 @@ class Certificate:
         if self.vacuous:
             return (
                 f"vacuous: the gap is only known to be at most {self.gap:.6g}, and it cannot exceed "
-                f"{self.value_bound:.6g} anyway; play more episodes, or declare a smaller value_bound if you know one"
+                f"{self.largest_gap:.6g} anyway; play more episodes, or declare a smaller value_bound if you know one"
             )
         episodes = f"{self.n_episodes:,} episode{'' if self.n_episodes == 1 else 's'}"
         return (
@@ -182,7 +182,7 @@ class Certifier:
             upper=_user_units(spec, known.upper),
             lower=_user_units(spec, lower),
             gap=known.upper - lower if lower <= known.upper else inf,
-            value_bound=spec.value_bound[0],
+            largest_gap=spec.value_bound[0],
             delta=self._constants.delta,
             phase=0 if best is None else best.phase,
             n_episodes=0 if best is None else _played(best, known.evaluated).n_episodes,

@@ -4,6 +4,7 @@ Only the files of this folder call it. It knows nothing of learners.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
@@ -31,13 +32,53 @@ BUILDERS: dict[str, Callable[..., FiniteMDP]] = {
 }
 
 
+# Arguments of the library that are options of a command under the same name.
+OPTIONS = (
+    "checkpoint",
+    "delta",
+    "episodes",
+    "evaluation_share",
+    "horizon",
+    "memory",
+    "memory_bytes",
+    "minutes",
+    "preset",
+    "reward_range",
+    "seed",
+    "stop_when_gap",
+    "value_bound",
+)
+
+
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Show a ValueError as a bad argument, with exit code 2 and no traceback."""
+    """Show a ValueError as a bad argument, with exit code 2 and no traceback; it speaks of options, not of Python."""
     try:
         yield
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(with_option_names(str(error))) from None
+
+
+def with_option_names(message: str) -> str:
+    """A message of the library with the names of options in place of the names of arguments.
+
+    Plain words such as "horizon" stay where they are words: they are replaced at the beginning, and before a `=`.
+
+    >>> with_option_names("memory_bytes must be given: pass memory_bytes=5 or reward_range=(lowest, highest)")
+    '--memory-bytes must be given: pass --memory-bytes 5 or --reward-range lowest highest'
+    >>> with_option_names("horizon must be given, since the horizon is not known")
+    '--horizon must be given, since the horizon is not known'
+    """
+    names = "|".join(sorted(OPTIONS, key=len, reverse=True))
+    message = re.sub(rf"(?<![-\w.])({names})=\(([^()]*)\)", lambda m: f"{m[1]}={m[2].replace(',', '')}", message)
+    message = re.sub(rf"(?<![-\w.])({names})=", lambda m: f"{_option(m[1])} ", message)
+    message = re.sub(rf"^({names})(?= (?:must|is|needs|has)\b)", lambda m: _option(m[1]), message)
+    spelled = "|".join(name for name in OPTIONS if "_" in name)
+    return re.sub(rf"(?<![-\w.])({spelled})\b", lambda m: _option(m[1]), message)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def whole_number(text: str) -> int:

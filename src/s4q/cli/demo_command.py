@@ -12,26 +12,27 @@ from rich.console import Console
 from rich.table import Table
 
 import s4q
-from s4q.cli.arguments import refusals
+from s4q.cli.arguments import refusals, whole_number
 from s4q.core.validation import require_count
 from s4q.problems import FiniteMDP
 from s4q.running.curve import Point
 
 
 def demo(
-    episodes: Annotated[int, typer.Option(help="Episodes to play on each problem.")] = 10**8,
+    episodes: Annotated[str, typer.Option(help="Episodes to play on each problem; 1e6 is understood.")] = "1e8",
     seed: Annotated[int, typer.Option(help="Seed of the episodes; the problems stay the same.")] = 0,
 ) -> None:
     """Explore two problems with S4Q and print exact regret, gap, phases, bytes and CPU as episodes go by."""
     with refusals():
-        require_count("--episodes", episodes, "the number of episodes to play")
+        count = whole_number(episodes)
+        require_count("--episodes", count, "the number of episodes to play")
         require_count("--seed", seed, "the seed of the episodes", at_least=0)
     console = Console()
     river_swim, low_rank = s4q.problems.river_swim(6, horizon=12), s4q.problems.low_rank()
     for name, mdp in (("river_swim(6, horizon=12)", river_swim), ("low_rank()", low_rank)):
         learner = s4q.S4Q(mdp, preset="realisable")
         collector = s4q.collectors.CountCollector(mdp, seed=seed)
-        run = s4q.run(learner, collector, episodes, progress_bar=True)
+        run = s4q.run(learner, collector, count, progress_bar=True)
         console.print(regret_table(name, mdp, run))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast, final
 
+import numpy as np
 import typer
 
 import s4q
@@ -17,7 +18,11 @@ from s4q.cli.arguments import BUILDERS, named_problem, refusals, whole_number
 from s4q.cli.executor_options import RayAddress, Workers, executor_of
 from s4q.core.validation import drawn_seed, require_count
 from s4q.learners.presets import MemoryName, PresetName
-from s4q.running.archive import previous_of, require_place
+from s4q.running.archive import previous_of, require_place, similar_names
+from s4q.running.interruption import Terminated
+
+_EPISODES = 10**6  # of a new run, unless others are asked for
+_PRESET: PresetName = "practical"
 
 
 @final
@@ -46,20 +51,48 @@ class Files:
         """The log to write, if one is wanted."""
         return None if self.log is None else s4q.JsonLines(self.log)
 
-    def interrupted(self, settings: dict[str, Any]) -> s4q.Checkpoint | None:
-        """The checkpoint to go on from, if there is one. Refused where it is of another run, or --resume is missing."""
+    def interrupted(self, problem: str, settings: dict[str, Any]) -> s4q.Checkpoint | None:
+        """The checkpoint to go on from; None for a new run. Refused where the file is of another run.
+
+        Args:
+            problem: The name of the problem.
+            settings: The options that were given; None stands for one that was not, and takes that of the file.
+        """
         path = self.checkpoint
-        if path is None or not (path.exists() or (self.resume and previous_of(path).exists())):
+        if path is None or (not self.resume and not path.exists()):
             return None
         if not self.resume:
             raise ValueError(f"{path} is there already: pass --resume to go on from it, or choose another file")
+        if not path.exists() and not previous_of(path).exists():
+            meant = similar_names(path)
+            hint = f"did you mean {' or '.join(meant)}? " if meant else ""
+            raise ValueError(f"there is no {path} to go on from: {hint}leave --resume out to begin a new run")
         found = s4q.load(path)
-        theirs = found.extra.get("train") or {}
-        for name in sorted({*theirs, *settings}):
-            had, got = theirs.get(name), settings.get(name)
-            if had != got:
-                raise ValueError(f"{path} holds a run with {name} {had}, not {got}; pass the same settings")
+        typed = found.extra.get("train") or {}
+        if typed.get("problem") != problem:
+            raise ValueError(f"{path} holds a run of {typed.get('problem')}, not of {problem}; choose another file")
+        used = _settings_of(found)
+        for name, got in settings.items():
+            if got is not None and got not in (typed.get(name), used.get(name)):
+                raise ValueError(
+                    f"{path} holds a run with {name} {used.get(name)}, not {got}; leave the option out, or pass the "
+                    "same"
+                )
         return found
+
+
+def _settings_of(found: s4q.Checkpoint) -> dict[str, Any]:
+    """The settings that a checkpoint was made with, those that the library chose included."""
+    spec, constants = found.learner.spec, getattr(found.learner, "constants", None)
+    return {
+        "preset": getattr(constants, "preset", None),
+        "memory": getattr(constants, "memory", None),
+        "memory_bytes": getattr(constants, "memory_bytes", None),
+        "evaluation_share": found.progress.evaluation_share,
+        "horizon": spec.horizon,
+        "reward_range": [spec.reward_min, spec.reward_max],
+        "value_bound": float(spec.to_user_units(0, np.array(spec.value_bound[0]))),
+    }
 
 
 def train(
@@ -67,9 +100,12 @@ def train(
         str, typer.Argument(help=f"One of {', '.join(BUILDERS)}; or the id of a Gymnasium environment.")
     ],
     episodes: Annotated[
-        str, typer.Option(help="Episodes of the whole run, those before --resume included; 1e6 is understood.")
-    ] = "1e6",
-    preset: Annotated[PresetName, typer.Option(help="See the README.")] = "practical",
+        str | None,
+        typer.Option(
+            help="Episodes of the whole run, those before --resume included; 1e6 is understood, and is the default."
+        ),
+    ] = None,
+    preset: Annotated[PresetName | None, typer.Option(help="See the README; practical by default.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of the episodes. Without it one is drawn and printed.", show_default=False)
     ] = None,
@@ -91,10 +127,13 @@ def train(
         float | None, typer.Option(help="End once a certificate proves that the policy is so close to the best.")
     ] = None,
     evaluation_share: Annotated[
-        float, typer.Option(help="Share of the episodes that play the newest policy for that certificate.")
-    ] = 0.0,
+        float | None,
+        typer.Option(help="Share of the episodes that play the newest policy for that certificate; none by default."),
+    ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Written at the beginning and after each phase.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint. Options left out are those of the file.")
+    ] = False,
     minutes: Annotated[float, typer.Option(help="The longest time between two checkpoints.")] = 5.0,
     log: Annotated[Path | None, typer.Option(help="A file of JSON lines, one per request and phase.")] = None,
     workers: Workers = None,
@@ -104,10 +143,10 @@ def train(
     of_env = {"horizon": horizon, "reward_range": reward_range and list(reward_range), "value_bound": value_bound}
     built_in, scored = problem in BUILDERS, None
     with refusals(), _interruptions(checkpoint), executor_of(workers, ray) as executor:
-        count = whole_number(episodes)
+        count = None if episodes is None else whole_number(episodes)
         budget = None if memory_bytes is None else whole_number(memory_bytes)
         remembered: dict[str, Any] = {"memory": memory, "memory_bytes": budget}
-        settings = {"problem": problem, "preset": preset, "evaluation_share": evaluation_share} | remembered
+        settings = {"preset": preset, "evaluation_share": evaluation_share} | remembered
         require_count("--evaluate", evaluate, "the number of episodes to play at the end", at_least=0)
         files = Files(checkpoint=checkpoint, resume=resume, minutes=minutes, log=log)
         if built_in and any(value is not None for value in of_env.values()):
@@ -116,22 +155,25 @@ def train(
             raise ValueError(f"--workers and --ray are for environments; {problem} is drawn as counts")
         made = named_problem(problem) if built_in else _made(problem)
         settings |= {} if built_in else of_env
-        found = files.interrupted(settings)
+        found = files.interrupted(problem, settings)
         seed = _chosen_seed(seed, found)
+        kept = {"problem": problem} | settings if found is None else dict(found.extra["train"])
         options: dict[str, Any] = {
             "stop_when_gap": stop_when_gap,
-            "checkpoint": files.autosave(settings),
+            "checkpoint": files.autosave(kept),
             "callback": files.logs(),
             "progress_bar": True,
         }
+        if count is None:
+            count = _EPISODES if found is None else found.progress.budget
         if built_in:
-            learner = found or s4q.S4Q(made, preset, **remembered)
+            learner = found or s4q.S4Q(made, preset or _PRESET, **remembered)
             collector = s4q.collectors.CountCollector(made, seed=seed)
             run = s4q.run(learner, collector, count, evaluation_share=evaluation_share, **options)
         else:
             if found is None or checkpoint is None:
                 choices: dict[str, Any] = {**of_env, "reward_range": reward_range}
-                agent = s4q.Agent(made, preset=preset, seed=seed, executor=executor, **choices, **remembered)
+                agent = s4q.Agent(made, preset=preset or _PRESET, seed=seed, executor=executor, **choices, **remembered)
                 agent.learn(count, evaluation_share=evaluation_share, **options)
             else:
                 agent = s4q.Agent.load(checkpoint, env=made, executor=executor).resume(count, **options)
@@ -143,13 +185,13 @@ def train(
 
 @contextmanager
 def _interruptions(checkpoint: Path | None) -> Iterator[None]:
-    """End with exit code 130 on Ctrl-C, and say how to go on."""
+    """End with the exit code of the signal (130 after Ctrl-C), and say how to go on."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated) as error:
         kept = "nothing was saved; pass --checkpoint" if checkpoint is None else "go on with the same line and --resume"
         typer.echo(f"interrupted: {kept}", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(error.code if isinstance(error, Terminated) else 130) from None
 
 
 def _chosen_seed(seed: int | None, found: s4q.Checkpoint | None) -> int:

@@ -39,8 +39,9 @@ class IdentityCache(Generic[Key, Result]):
         self._known.move_to_end(name)
         return self._known[name][1]
 
-    def __reduce__(self) -> Any:  # a copy begins empty: identities mean nothing elsewhere
-        return IdentityCache, (self._function, self._size)
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process starts empty: an identity means nothing there."""
+        return {"_function": self._function, "_size": self._size, "_known": OrderedDict()}
 
     def __len__(self) -> int:
         return len(self._known)

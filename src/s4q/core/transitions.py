@@ -53,6 +53,17 @@ class Transitions:
         tables = [widened(piece.state_vectors, wide) for piece in pieces]
         return cls(state_vectors=np.concatenate(tables), **columns)
 
+    @classmethod
+    def none(cls, spec: Spec) -> "Transitions":
+        """No steps at all.
+
+        Args:
+            spec: The problem.
+        """
+        numbers, flags = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
+        table = np.zeros((0, 1, spec.block_dim)), np.zeros((0, spec.n_actions), dtype=np.int64)
+        return cls(*table, numbers, numbers, numbers, np.zeros(0), numbers, flags, numbers)
+
     def rows(self, which: Any) -> "Transitions":
         """Some of the steps, chosen by an index of numpy. The table of states stays whole."""
         return replace(self, **{f.name: getattr(self, f.name)[which] for f in fields(self) if f.name not in _TABLE})

@@ -7,15 +7,17 @@ import numpy as np
 
 from s4q.core.blocks import Array, Phi
 from s4q.core.least_squares import Moments, ridge_fit
+from s4q.core.messages import Spec
 from s4q.core.optimism import QLevel
 from s4q.learners.presets import Constants
+from s4q.learners.warm_start import WarmStart
 from s4q.learners.widths import PAPER, TIGHT
 
 _NEVER = 10**18
 
 
-def explain(c: Constants) -> str:
-    """A page of text about the constants.
+def explain(c: Constants, logged: WarmStart | None = None) -> str:
+    """A page of text about the constants, and about the steps that were logged before the first episode.
 
     >>> from s4q import problems
     >>> from s4q.learners.presets import constants
@@ -29,7 +31,9 @@ def explain(c: Constants) -> str:
     growth = f" + {slope:.4g} log n" if slope else ""
     sources = _SOURCES[f"{c.preset}, replaying" if c.preset == "practical" and replays else c.preset]
     yours = "your number"
+    low, high = returns_between(spec)
     rows = [
+        ("value bound", f"{high:.6g}", "the most that an episode returns, in your units"),
         ("ridge", _range(c.ridge(1, 1)), yours if c.fixed_ridge is not None else sources["ridge"]),
         ("trigger", f"{first:.4g}{growth}", yours if c.fixed_trigger is not None else sources["trigger"]),
         ("bonus width", _first_widths(c), yours if c.fixed_width is not None else sources["width"]),
@@ -47,17 +51,27 @@ def explain(c: Constants) -> str:
         ),
         ("guarantee", guarantee(c), ""),
     ]
+    if logged is not None and logged.n_steps:
+        without = f"; {logged.n_without_level:,} of them without a level" if logged.n_without_level else ""
+        source = f"taken by learn_from before the first episode; no episodes of the run{without}"
+        rows.insert(-1, ("logged steps", f"{logged.n_steps:,}", source))
     lines = [f"preset {c.preset}: H = {spec.horizon}, d = {spec.dim} ({blocks}), delta = {c.delta:g}"]
     lines += [f"  {name:12} {value:24} {source}".rstrip() for name, value, source in rows]
     lines += [
         "what this means for features of norm 1:",
         f"  the first phase: {_count(first_phase(c), 'episode')}",
-        f"  the bonus at level 0 falls below the value bound {spec.value_bound[0]:g} after "
-        f"{_count(visits_until_useful(c), 'visit')} of a direction",
+        f"  the bonus at level 0 falls below {spec.value_bound[0]:.6g}, as far as returns can lie apart (from "
+        f"{low:.6g} to {high:.6g}), after {_count(visits_until_useful(c), 'visit')} of a direction",
         "p: phase; n: trajectories so far; v: value bound; B: radius; M: B + largest target; s: half the range of a",
         "target; k_e: directions seen in a block",
     ]
     return "\n".join(lines)
+
+
+def returns_between(spec: Spec) -> tuple[float, float]:
+    """The lowest return of an episode, and the highest by the value bound, in the user's units."""
+    low, high = spec.to_user_units(0, np.array([0.0, spec.value_bound[0]])).tolist()
+    return low, high
 
 
 def guarantee(c: Constants) -> str:
@@ -109,7 +123,8 @@ _SOURCES = {
         "; pooled s sqrt(2 t + log det) + B sqrt(ridge)",
     },
     "practical": {
-        "ridge": "tiny: nothing known of a direction until it is seen",
+        "ridge": "tiny where features are exact or one-hot: nothing known of a direction until it is seen; else 0.01: a"
+        " fit is also asked about states unlike those seen",
         "trigger": "d/16, at least 1: a new policy when one direction in 16 may have doubled its data",
         "width": "v sqrt(ridge) plus standard errors from the data, and with exact features a term of order 1/n",
     },

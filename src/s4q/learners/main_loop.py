@@ -10,7 +10,7 @@ from s4q.core.blocks import Array
 from s4q.core.codec import Positive
 from s4q.core.factors import whitener
 from s4q.core.linear_q import LinearQ
-from s4q.core.messages import Explore, Returns, Visits, sum_if_known
+from s4q.core.messages import Explore, Returns, Spec, Visits, sum_if_known
 from s4q.core.validation import require_finite, require_shape
 from s4q.learners.fit_record import FitRecord
 from s4q.learners.presets import Constants
@@ -31,6 +31,16 @@ class PhaseRecord:
     return_sum: float
     return_sum_sq: float | None  # None where the collector cannot tell
     start_value_sum: float | None  # what Q promised at the start states that were seen
+
+    def promise(self, spec: Spec) -> float | None:
+        """What Q promised an episode, in the user's units; None where it is not known.
+
+        Args:
+            spec: The problem.
+        """
+        if self.start_value_sum is None or not self.n_episodes:
+            return None
+        return self.start_value_sum / self.n_episodes + spec.horizon * spec.reward_min
 
     def check_restored(self) -> None:
         """Parts read from a file must be of one problem."""

@@ -28,6 +28,7 @@ from s4q.learners.widths import (
     TIGHT,
     Theory,
     fixed_design_radius,
+    practical_ridge,
     risk_radius,
     self_normalised_radius,
     with_data_scaled_bonus,
@@ -83,7 +84,7 @@ class Constants:
         if self.fixed_ridge is not None:
             return self.fixed_ridge
         if self.preset == "practical":
-            return np.full(self.spec.horizon, 1e-6)
+            return np.full(self.spec.horizon, practical_ridge(self.spec.well_specified, self.spec.block_dim))
         if self.theory is None:
             return self._balanced_ridge(n_total)
         n = self._n(n_total)

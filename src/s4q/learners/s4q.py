@@ -16,6 +16,8 @@ number of phases, which is of order log(episodes), and with nothing else. That i
 other memories S3Q fits the steps that are held: it asks for no episode, and the memory is a `StepMemory`.
 """
 
+from collections.abc import Iterable
+from copy import copy, deepcopy
 from dataclasses import replace
 from typing import Annotated, final
 
@@ -26,7 +28,7 @@ from s4q.core.blocks import Array
 from s4q.core.codec import AnySize, Positive, SavedAs
 from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
-from s4q.core.messages import A, Asks, Explore, Regress, Regression, Spec, Visits
+from s4q.core.messages import A, Asks, Explore, Regress, Regression, Spec, Transitions, Visits
 from s4q.core.optimism import QLevel
 from s4q.core.policies import Mixture
 from s4q.core.spec import HasSpec, spec_of
@@ -35,6 +37,7 @@ from s4q.learners.best_policy import BestPolicy, Candidate
 from s4q.learners.bonus_rules import BonusRule, FixedBonus, OwnGramBonus, zero_fit
 from s4q.learners.diagnostics import Finding, diagnose
 from s4q.learners.explanation import explain
+from s4q.learners.learning_progress import ExplorationHistory, LearningProgress, directions_seen
 from s4q.learners.main_loop import MainLoop, PhaseRecord
 from s4q.learners.memory import HeldSamples, Memory
 from s4q.learners.policy_replay import PolicyReplayMemory
@@ -42,6 +45,7 @@ from s4q.learners.presets import BonusFrom, Constants, Epochs, MemoryName, Prese
 from s4q.learners.s3q import S3Q
 from s4q.learners.signs import Signs
 from s4q.learners.step_memory import StepMemory
+from s4q.learners.warm_start import WarmStart, require_warm_start
 
 
 @final
@@ -96,6 +100,8 @@ class S4Q:
     _replay_budget: AnySize  # of the S3Q call in progress, in episodes
     _best: BestPolicy  # of the finished phases
     _signs: Signs  # of trouble: read by `diagnose` alone
+    _history: ExplorationHistory  # of the finished phases: read by `progress` alone
+    _logged: WarmStart  # what `learn_from` took before the first episode
     _n_main: int  # episodes so far
     _n_replayed: int
 
@@ -138,6 +144,7 @@ class S4Q:
             self.memory = StepMemory(self.spec, self.constants.pool, self.constants.memory_bytes)
         self._best = BestPolicy(self.spec.value_bound[0])
         self._signs = Signs.of(self.spec, by_level=self._keeps_levels)
+        self._history, self._logged = ExplorationHistory(), WarmStart()
         self._gram = np.zeros(self._gram_shape)
         self._begin_phase()
 
@@ -189,6 +196,11 @@ class S4Q:
         return self.constants.pool and self.memory.keeps_steps
 
     @property
+    def _knows_levels(self) -> bool:
+        """The sums by level are of all steps that are held."""
+        return self._keeps_levels and self._logged.n_without_level == 0
+
+    @property
     def q(self) -> LinearQ:
         """The newest optimistic Q: that of the running phase, or of the phase before while S3Q prepares the next."""
         return self._loop.q
@@ -201,10 +213,15 @@ class S4Q:
     @property
     def best(self) -> LinearQ:
         """The policy to deploy: the one whose own returns speak best for it; see `best_policy`. Not the newest."""
+        best = self._best_candidate
+        return self.policy if best is None else best.policy
+
+    @property
+    def _best_candidate(self) -> Candidate | None:
         best, loop = self._best, self._loop
         if self._s3q is None and loop.n_episodes:  # the running phase counts too
             best = best.with_candidate(Candidate.of(loop.record()))
-        return self.policy if best.best is None else best.best.policy
+        return best.best
 
     @property
     def phases(self) -> int:
@@ -215,6 +232,11 @@ class S4Q:
     def n_episodes(self) -> int:
         """Answered so far, replay included."""
         return self._n_main + self._n_replayed
+
+    @property
+    def n_logged(self) -> int:
+        """Steps that `learn_from` took before the first episode. They are no part of `n_episodes`."""
+        return self._logged.n_steps
 
     @property
     def open_phase(self) -> PhaseRecord | None:
@@ -233,9 +255,23 @@ class S4Q:
             kept += best.policy.nbytes
         return self.memory.nbytes + self._loop.nbytes + self._gram.nbytes + s3q + kept + self._signs.nbytes
 
+    @property
+    def progress(self) -> LearningProgress:
+        """How far it has come: what was explored, what the policies promise and what they get; print it."""
+        return LearningProgress.of(
+            self.spec,
+            self._history,
+            self._best_candidate,
+            phases=self.phases,
+            running=self.open_phase,
+            n_grams=len(self._gram),
+            logged_steps=self.n_logged,
+            seen_at_start=self._logged.directions_seen,
+        )
+
     def explain(self) -> str:
         """Where the constants come from, and what they mean in numbers of episodes; print it."""
-        return explain(self.constants)
+        return explain(self.constants, self._logged)
 
     def diagnose(self) -> list[Finding]:
         """Signs of trouble, each with a suggestion; empty when there are none."""
@@ -247,12 +283,40 @@ class S4Q:
             n_main=self._n_main,
             n_replayed=self._n_replayed,
             sampled_steps=self.memory.sampled_steps,
-            pooled_gram=self._loop.cov_ref[0] + self._loop.increment[0] if self._keeps_levels else None,
+            pooled_gram=self._loop.cov_ref[0] + self._loop.increment[0] if self._knows_levels else None,
         )
 
     def __repr__(self) -> str:
         stage = "main loop" if self._s3q is None else "S3Q"
         return f"S4Q({self.constants.preset}, phase {self._phase}, {stage}, {self.nbytes} bytes)"
+
+    def learn_from(self, steps: Iterable[Transitions], n_episodes: int, *, levels_known: bool = True) -> None:
+        """Take logged steps into the memory before the first episode, and fit the first policy to them.
+
+        Nothing is changed if it fails. It can be called several times.
+
+        Args:
+            steps: The steps, in as many pieces as you like. `Agent.learn_from` makes them.
+            n_episodes: The number of episodes they stand for, at least 1.
+            levels_known: False if their levels mean nothing. Steps must then be pooled. True by default.
+        """
+        require_count("n_episodes", n_episodes, "the number of episodes that the steps stand for")
+        require_warm_start(self.constants, self.n_episodes, levels_known)
+        warm, n_steps = copy(self), 0
+        warm.memory = deepcopy(self.memory)
+        for piece in steps:
+            piece.require_fit(self.spec)
+            warm.memory.add(piece, 0)
+            n_steps += int(piece.weights.sum())
+            if levels_known:
+                warm._signs = warm._signs.with_steps(piece, self.spec.horizon)
+        warm.memory.add(Transitions.none(self.spec), n_episodes)
+        warm._phase = 0
+        warm._begin_phase()  # the first one again, now with a fit
+        warm._gram = warm._loop.cov_ref
+        n_without = self._logged.n_without_level + (0 if levels_known else n_steps)
+        warm._logged = WarmStart(self.n_logged + n_steps, n_without, directions_seen(warm._gram))
+        vars(self).update(vars(warm))  # all at once
 
     def ask(self, max_episodes: int) -> Regress | Explore:
         """The next request. Changes nothing.
@@ -361,6 +425,7 @@ class S4Q:
         self.last_phase = loop.record()
         self._best = self._best.with_candidate(Candidate.of(self.last_phase))
         self._signs = self._signs.with_phase(self.last_phase, self.spec.value_bound[0])
+        self._history = self._history.with_phase(self.last_phase)
         self.memory.append(loop.q, loop.n_episodes)  # [Alg2:Append]
         self._gram = loop.cov_ref + loop.increment
         self._next_id += 1

@@ -76,8 +76,8 @@ def with_data_scaled_bonus(
 ) -> QLevel:
     """The ridge fit of a level with a bonus whose width is the spread of the targets; no guarantee.
 
-    The full value bound for a direction never seen, next to nothing of it after one visit; then kappa standard errors.
-    kappa grows slowly with the number of samples, so that nothing is given up for good.
+    The value bound, or a share of it, for a direction never seen, and next to nothing of it after one visit; then kappa
+    standard errors. kappa grows slowly with the number of samples, so that nothing is given up for good.
 
     With exact features the variance near phi comes from a fit of the squared targets. It is shrunk, with the weight of
     one sample, to the residual of the whole fit plus a floor: one lucky sample must not look like certainty. A few
@@ -98,7 +98,7 @@ def with_data_scaled_bonus(
     residual = residual_variance(moments, fit.theta, ridge)
     noise = residual + (floor_share(horizon) * value_bound) ** 2
     kappa *= sqrt(1 + _GROWTH * log(max(moments.n / fit.theta.size, 1.0)))
-    unseen = value_bound * sqrt(ridge)
+    unseen = unseen_share(exact, fit.theta.shape[1]) * value_bound * sqrt(ridge)
     whitener, n_blocks = moments.factors.whitener(ridge), len(fit.theta)
     if not exact:
         return replace(fit, whitener=whitener, width=np.full(n_blocks, unseen + kappa * sqrt(noise)))
@@ -113,6 +113,31 @@ def with_data_scaled_bonus(
         kappa=kappa,
         lower_order=_LOWER_ORDER * sqrt(value_bound * sqrt(residual)),
     )
+
+
+def practical_ridge(exact: bool, block_dim: int) -> float:
+    """The ridge of `practical`.
+
+    Features that are exact, or one-hot, need next to none. Others are also asked about states unlike those seen, and
+    there a fit without a ridge can be wrong by any amount. With theirs a parameter as large as the value bound costs
+    as much as noise of a tenth of that bound.
+
+    >>> practical_ridge(exact=False, block_dim=9), practical_ridge(exact=False, block_dim=1)
+    (0.01, 1e-06)
+    """
+    return 1e-6 if exact or block_dim == 1 else 1e-2
+
+
+def unseen_share(exact: bool, block_dim: int) -> float:
+    """How much of the value bound a direction never seen is worth in `practical`.
+
+    Among smooth features no state is a wholly new direction. With all of the bound they explore for too long
+    (MountainCar), with a hundredth of it they may never begin (CartPole).
+
+    >>> unseen_share(exact=False, block_dim=9), unseen_share(exact=False, block_dim=1)
+    (0.1, 1.0)
+    """
+    return 1.0 if exact or block_dim == 1 else 0.1
 
 
 def floor_share(horizon: int) -> float:

@@ -5,7 +5,8 @@ Nothing here plays episodes or tells a learner anything.
 """
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from importlib import import_module
 from math import inf
 from typing import Any, Literal, final
 
@@ -14,6 +15,7 @@ from s4q.core.identity_cache import IdentityCache
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Collector, Evaluate, Explore, Policy, Regress, Request, Returns
 from s4q.learners.fit_record import add_answer
+from s4q.learners.learning_progress import LearningProgress
 from s4q.learners.main_loop import PhaseRecord, Record
 from s4q.problems import FiniteMDP
 from s4q.running.curve import Played, Point, Totals
@@ -52,6 +54,11 @@ class Run(Totals):
             None.
         resumed: True if the run went on from a checkpoint.
         name: A digest of seed, budget and settings, the same for a run and its resumption.
+        promise: What the newest policies promised at the start of an episode, to be compared with what they got. None
+            where it is not known.
+        share_seen: Share of the directions of the features that were seen, 0 to 1. None but for S4Q.
+        best_return: Mean return of the best policy so far, by its own episodes. None but for S4Q.
+        logged_steps: Steps that `learn_from` took before the first episode. They are no part of the other counts.
     """
 
     curve: tuple[Point, ...]
@@ -62,10 +69,27 @@ class Run(Totals):
     certificate: Certificate | None = None
     resumed: bool = False
     name: str = ""
+    logged_steps: int = 0
+
+    def to_dataframe(self) -> Any:
+        """The curve as a pandas DataFrame: a row per point, a column per number. Needs pandas.
+
+        A column is there for every field of a point; where a number is not known, as the regret of an environment, it
+        is missing (NaN).
+        """
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise ImportError('to_dataframe needs pandas; install it with: pip install "s4q[pandas]"') from None
+        rows = [asdict(point) for point in self.curve]
+        table = pandas.DataFrame(rows, columns=[one.name for one in fields(Point)])
+        maybe = [one.name for one in fields(Point) if one.default is None or "None" in str(one.type)]
+        return table.astype(dict.fromkeys(maybe, float))
 
     def __repr__(self) -> str:
         shown = ("episodes", "phases", "regret", "gap", "mean_return", "nbytes", "cpu_seconds")
         known = {name: getattr(self, name) for name in shown if getattr(self, name) is not None}
+        known |= {"logged_steps": self.logged_steps} if self.logged_steps else {}
         return f"Run({', '.join(f'{name}={value:.6g}' for name, value in known.items())})"
 
 
@@ -163,7 +187,6 @@ class Accounting:
         before: How far the run has come.
         certify: True if certificates are needed. Else they are made for a record where the preset proves optimism.
         resumed: True if the run goes on from a checkpoint.
-        elsewhere: What the executor of the run costs. None (default): nothing is played elsewhere.
     """
 
     def __init__(
@@ -174,9 +197,8 @@ class Accounting:
         *,
         certify: bool,
         resumed: bool = False,
-        elsewhere: Cost | None = None,
     ) -> None:
-        self._elsewhere = Cost() if elsewhere is None else elsewhere
+        self.elsewhere = Cost()  # what the executor of the run costs
         self._learner, self._resumed = learner, resumed
         self._so_far = replace(before)  # a copy: it is changed in place
         self.evaluations = Evaluations(learner, before)
@@ -215,7 +237,7 @@ class Accounting:
     def mark(self, request: Request) -> None:
         """Add a point to the curve: the phase that just ended, with the policy it played."""
         policy = request.policy if isinstance(request, Explore) else self._learner.policy
-        self._so_far.points += (self._point(policy),)
+        self._so_far.points += (self._point(policy, getattr(self._learner, "last_phase", None)),)
         self._so_far.phase_played = Played()
         if self._recorder is not None:
             self._recorder.mark()
@@ -225,7 +247,10 @@ class Accounting:
         return inf if self._certifier is None else self._certifier.certificate().gap
 
     def note(self) -> str:
-        """The newest mean return, for a progress bar."""
+        """How far it is, for a progress bar; of learners that cannot tell, the newest mean return."""
+        progress = getattr(self._learner, "progress", None)
+        if isinstance(progress, LearningProgress):
+            return progress.note()
         newest = self._so_far.points[-1].mean_return if self._so_far.points else None
         return "" if newest is None else f"return {newest:.4g} in phase {self._learner.phases}"
 
@@ -235,9 +260,28 @@ class Accounting:
         return self._so_far.episodes
 
     @property
+    def steps(self) -> int:
+        """Steps played so far."""
+        return self._so_far.steps
+
+    @property
+    def max_steps(self) -> int | None:
+        """Steps of the whole run, where it has such a limit."""
+        return self._so_far.max_steps
+
+    @property
     def left(self) -> int:
-        """Episodes of the budget that are left."""
-        return self._so_far.budget - self._so_far.episodes
+        """Episodes of the budget that are left.
+
+        Where steps are limited, as many as surely fit into what is left of them, and one at least. So the limit is
+        exceeded by less than an episode.
+        """
+        now = self._so_far
+        episodes = now.budget - now.episodes
+        if now.max_steps is None or episodes <= 0:
+            return episodes
+        steps = now.max_steps - now.steps
+        return min(episodes, max(steps // self._learner.spec.horizon, 1)) if steps > 0 else 0
 
     @property
     def learned(self) -> int:
@@ -271,7 +315,8 @@ class Accounting:
 
     def result(self) -> Run:
         """The run so far."""
-        now, played = self._point(self._learner.policy), self._so_far.played
+        newest = getattr(self._learner, "open_phase", None) or getattr(self._learner, "last_phase", None)
+        now, played = self._point(self._learner.policy, newest), self._so_far.played
         whole = {"mean_return": played.mean_return(self._learner.spec), "mean_length": played.mean_length}
         return Run(
             **{**asdict(now), **whole},
@@ -283,10 +328,13 @@ class Accounting:
             certificate=None if self._certifier is None else self._certifier.certificate(),
             resumed=self._resumed,
             name=self._so_far.name,
+            logged_steps=getattr(self._learner, "n_logged", 0),
         )
 
-    def _point(self, policy: Policy) -> Point:
+    def _point(self, policy: Policy, phase: PhaseRecord | None) -> Point:
         now, mdp, evaluated = self._so_far, self._mdp, self.evaluations.n_episodes
+        progress = getattr(self._learner, "progress", None)
+        far = progress if isinstance(progress, LearningProgress) else None
         return Point(
             episodes=now.episodes,
             main_episodes=now.played.episodes,
@@ -302,13 +350,16 @@ class Accounting:
             cpu_seconds=self._cpu_seconds(),
             mean_return=now.phase_played.mean_return(self._learner.spec),
             mean_length=now.phase_played.mean_length,
+            promise=None if phase is None else phase.promise(self._learner.spec),
+            share_seen=None if far is None else far.share_seen,
+            best_return=None if far is None else far.best_return,
         )
 
     def _cpu_seconds(self) -> float:
-        return time.process_time() - self._cpu_start + self._elsewhere.cpu_seconds
+        return time.process_time() - self._cpu_start + self.elsewhere.cpu_seconds
 
     def _discarded(self) -> int:
-        return self._so_far.discarded_episodes + self._elsewhere.discarded_episodes
+        return self._so_far.discarded_episodes + self.elsewhere.discarded_episodes
 
     def _start_value(self, policy: Policy, mdp: FiniteMDP) -> float:
         """The learner's value of the start, in the user's units."""

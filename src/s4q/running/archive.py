@@ -4,15 +4,17 @@ The layout is that of an .npz file: a zip of .npy members, stored without compre
 dtype, with the numbers of all arrays one after the other, because a zip of thousands of small members is slow.
 `manifest.json` names the arrays in that order, with dtype and shape. The zip comment holds the SHA-256 of all bytes
 before it, so that one flipped bit anywhere is noticed. Nothing in the file is ever executed, and no size in it is used
-before it is compared with the size of the file. Only `checkpoint.py` calls it.
+before it is compared with the size of the file. `checkpoint.py` calls it, and `deployed_policy.py`.
 """
 
+import difflib
 import glob
 import hashlib
 import io
 import json
 import os
 import secrets
+import stat
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -29,6 +31,8 @@ MANIFEST = "manifest.json"
 _DIGEST = 64  # characters of a SHA-256
 _MEMBERS = {"<f8": "float64.npy", "<i8": "int64.npy", "|b1": "bool.npy"}  # by dtype
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes
+_READERS = {"checkpoint": "s4q.Agent.load (or s4q.load)", "policy": "s4q.Policy.load"}  # by the kind of a file
+_UNREADABLE = (NotImplementedError, EOFError, RecursionError)
 _STALE = 3600.0  # seconds after which what a killed writer left behind is removed
 
 
@@ -38,15 +42,35 @@ class CheckpointError(ValueError):
 
 
 def previous_of(path: Path) -> Path:
-    """The place of the file before the newest one."""
-    return path.parent / f"{path.name}.previous"
+    """The place of the file before the newest one; it lies beside the file itself, not beside a link to it."""
+    real = target_of(path)
+    return real.parent / f"{real.name}.previous"
 
 
-def refusal(path: Path, cause: str) -> CheckpointError:
+def target_of(path: Path) -> Path:
+    """The file that a path, or a symbolic link, stands for. The path itself where it is no link."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def refusal(path: Path, cause: str, what: str = "checkpoint") -> CheckpointError:
     """The error about a file that cannot be read, with the cure."""
     previous = previous_of(path)
-    cure = f"the previous good file is {previous}" if previous.exists() else "there is no previous file; start again"
-    return CheckpointError(f"{path} is not a checkpoint that can be read: {cause}; {cure}")
+    anew = "start again" if what == "checkpoint" else "save it again"
+    cure = f"there is no previous file; {anew}"
+    if previous.exists():
+        cure = f"the previous good file is {previous}"
+    elif not path.exists() and (meant := similar_names(path)):
+        cure = f"did you mean {' or '.join(meant)}?"
+    return CheckpointError(f"{path} is not a {what} that can be read: {cause}; {cure}")
+
+
+def similar_names(path: Path) -> list[str]:
+    """Files in the same folder whose names are like this one, the most alike first."""
+    if not path.parent.is_dir():
+        return []
+    names = [file.name for file in path.parent.iterdir() if file.is_file() and file.name != path.name]
+    ours = [name for name in names if not name.endswith((".previous", ".partial", ".lock"))]
+    return difflib.get_close_matches(path.name, ours, n=2, cutoff=0.7)
 
 
 def require_place(path: Path) -> None:
@@ -58,7 +82,11 @@ def require_place(path: Path) -> None:
 
 
 def write(path: Path, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Replace the file at once: a reader sees the old or the new one, even after a crash. The old one is kept."""
+    """Replace the file at once: a reader sees the old or the new one, even after a crash. The old one is kept.
+
+    A symbolic link stays one, and a file keeps its mode.
+    """
+    path = target_of(path)
     require_place(path)
     described = {name: {"dtype": array.dtype.str, "shape": array.shape} for name, array in arrays.items()}
     text = json.dumps({**manifest, "arrays": described}, allow_nan=False)
@@ -90,6 +118,8 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
     try:
         with partial.open("xb+") as file:
             yield file
+            with suppress(FileNotFoundError):
+                os.chmod(partial, stat.S_IMODE(path.stat().st_mode))
             file.flush()
             os.fsync(file.fileno())
         _keep_previous(path)
@@ -141,30 +171,34 @@ def _sweep(path: Path) -> None:
                 left.unlink()
 
 
-def read(path: Path, schema: int, needs: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read(
+    path: Path, schema: int, needs: str, what: str = "checkpoint"
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The manifest and the arrays. CheckpointError for anything but a whole file that `write` could have made.
 
     Args:
         path: The file.
         schema: The version of the layout that is understood.
         needs: The key of the manifest that says which version of the library wrote it.
+        what: "checkpoint" (default) or "policy": the kind of file that is wanted.
     """
     if path.exists() and not path.is_file():  # opening a pipe would wait for ever
-        raise refusal(path, "it is a folder, a device or a pipe")
+        raise refusal(path, "it is a folder, a device or a pipe", what)
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             size = os.fstat(file.fileno()).st_size
             _check_members(archive, size)
             manifest = _read_manifest(archive)
+            _require_format(manifest, what)
             _require_schema(manifest, schema, needs)
             if archive.comment.decode("ascii", "replace") != _digest(file, size - _DIGEST):
                 raise ValueError("its bytes do not match their SHA-256: it was damaged or cut short")
             numbers = {dtype: _parsed(name, archive.read(name), dtype) for dtype, name in _MEMBERS.items()}
             return manifest, _cut(manifest.get("arrays"), numbers)
     except FileNotFoundError:
-        raise refusal(path, "it does not exist") from None
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, EOFError, RecursionError) as error:
-        raise refusal(path, str(error) or type(error).__name__) from None
+        raise refusal(path, "it does not exist", what) from None
+    except (OSError, ValueError, ArithmeticError, MemoryError, zipfile.BadZipFile, *_UNREADABLE) as error:
+        raise refusal(path, str(error) or type(error).__name__, what) from None
 
 
 def _check_members(archive: zipfile.ZipFile, size: int) -> None:
@@ -191,6 +225,14 @@ def _read_manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
     if not isinstance(manifest, dict):
         raise ValueError(f"its {MANIFEST} is not an object")
     return manifest
+
+
+def _require_format(manifest: Mapping[str, Any], what: str) -> None:
+    """Refuse a file of the other kind, which is as good as this one."""
+    found = manifest.get("format")
+    for other, reader in _READERS.items():
+        if other != what and found == f"s4q {other}":
+            raise ValueError(f"it is a {other}; {reader} reads it")
 
 
 def _require_schema(manifest: Mapping[str, Any], schema: int, needs: str) -> None:

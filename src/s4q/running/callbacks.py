@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol, final, runtime_checkable
 
 from s4q.running.accounting import Answered, Run
+from s4q.running.progress import Progress as RunProgress
 
 
 @runtime_checkable
@@ -44,6 +45,20 @@ class Listener(Protocol):
 
         Args:
             run: The whole run.
+        """
+        ...
+
+
+@runtime_checkable
+class HearsInterruptions(Protocol):
+    """A listener that is also told when a run ends by an exception: Ctrl-C, SIGTERM, or an environment that fails."""
+
+    def on_interrupted(self, run: Run, progress: RunProgress) -> None:
+        """Called when the learner is whole again, before the exception leaves `run`.
+
+        Args:
+            run: The run so far.
+            progress: The same for a checkpoint, from which the run can go on.
         """
         ...
 
@@ -96,7 +111,7 @@ def listeners(callback: Callback | Iterable[Callback] | None) -> tuple[Listener,
 
 
 @contextmanager
-def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, str], None]]:
+def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, Callable[[], str]], None]]:
     """A progress bar on standard error, if it is wanted and a terminal.
 
     Args:
@@ -104,7 +119,7 @@ def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, str], None]
         wanted: False shows nothing.
 
     Yields:
-        A function to call with the number of episodes so far and a note to show beside the bar.
+        A function to call with the number of episodes so far and a function that makes a note to show beside the bar.
     """
     if not (wanted and sys.stderr.isatty()):
         yield lambda _, __: None
@@ -118,4 +133,4 @@ def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, str], None]
     columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), notes)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("episodes", total=total, note="")
-        yield lambda done, note: bar.update(task, completed=done, note=note)
+        yield lambda done, note: bar.update(task, completed=done, note=note())

@@ -15,7 +15,7 @@ from typing import Any, final
 
 from s4q.core.codec import AnySize, NotSaved, Packed, cannot_be_saved, pack, unpack
 from s4q.core.messages import Learner
-from s4q.core.validation import require_count, require_positive
+from s4q.core.validation import require_count, require_flag, require_positive
 from s4q.core.version import __version__
 from s4q.learners.s3q import S3Q
 from s4q.learners.s4q import S4Q
@@ -23,7 +23,7 @@ from s4q.running import archive
 from s4q.running.archive import CheckpointError, refusal
 from s4q.running.progress import Progress
 
-SCHEMA = 6
+SCHEMA = 7
 Extra = Mapping[str, Any]  # what JSON can hold
 
 
@@ -72,13 +72,16 @@ class Autosave:
         path: The file. The one before it is kept as `<path>.previous`.
         minutes: The longest time between two checkpoints, 5 by default.
         extra: A dictionary of what JSON can hold, kept in the file. Empty by default.
+        overwrite: True lets a run write over the checkpoint of another one. False (default): that is refused.
     """
 
     path: str | PathLike[str]
     minutes: float = 5.0
     extra: Extra = field(default_factory=dict)
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
+        require_flag("overwrite", self.overwrite, "may the checkpoint of another run be lost?")
         require_positive("minutes", self.minutes, "the longest time between two checkpoints")
 
 
@@ -136,14 +139,21 @@ def load(path: str | PathLike[str]) -> Checkpoint:
 
 
 def where_to_begin(
-    source: Learner | Checkpoint, seed: int, episodes: int, record: bool, evaluation_share: float | None
+    source: Learner | Checkpoint,
+    seed: int,
+    episodes: int,
+    record: bool,
+    evaluation_share: float | None,
+    max_steps: int | None = None,
 ) -> tuple[Learner, Progress]:
     """The learner and the progress to go on from. Refused where the run would not be the interrupted one."""
     if not isinstance(source, Checkpoint):
         share = float(evaluation_share or 0.0)
         begins = (seed, episodes, source.spec, getattr(source, "constants", None), getattr(source, "n_episodes", 0))
-        name = blake2b(repr((*begins, share)).encode(), digest_size=6).hexdigest()
-        return source, Progress(budget=episodes, name=name, record=() if record else None, evaluation_share=share)
+        before = getattr(source, "n_logged", 0)
+        name = blake2b(repr((*begins, before, share, max_steps)).encode(), digest_size=6).hexdigest()
+        begun = Progress(budget=episodes, name=name, evaluation_share=share, max_steps=max_steps)
+        return source, replace(begun, record=() if record else None)
     progress = source.progress
     if source.learner.n_episodes != source.n_episodes:
         raise ValueError("the learner of this checkpoint has learned more since it was loaded; load the file again")
@@ -160,7 +170,8 @@ def where_to_begin(
             f"the checkpoint is of a run with evaluation_share {progress.evaluation_share}; got {share}, pass the same"
         )
     kept = progress.record if record else None
-    return source.learner, replace(progress, budget=episodes, record=kept, evaluation_share=share)
+    limit = progress.max_steps if max_steps is None else max_steps
+    return source.learner, replace(progress, budget=episodes, record=kept, evaluation_share=share, max_steps=limit)
 
 
 def _packed(learner: Learner, seed: int, progress: Progress, extra: Extra) -> Packed:
@@ -187,6 +198,37 @@ class CheckpointWriter:
             archive.require_place(Path(self._autosave.path))
         self._written = time.monotonic()
         self._episodes: int | None = None  # of the newest checkpoint
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None where nothing is written."""
+        return None if self._autosave is None else Path(self._autosave.path)
+
+    def require_own(self) -> None:
+        """Refuse to write over a checkpoint that the learner did not come from: that run would be lost.
+
+        Its own older checkpoints have the same seed and settings, and no more episodes than it.
+        """
+        there = self.path
+        if there is None or self._autosave is None or self._autosave.overwrite or not there.exists():
+            return
+        cure = "choose another file, or pass Autosave(path, overwrite=True) to give that one up"
+        try:
+            found = load(there)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{there} is there already, and is not known to be of this run ({error}); {cure}"
+            ) from None
+        theirs, mine = (
+            (type(one).__name__, seed, repr(one.spec), repr(getattr(one, "constants", None)))
+            for one, seed in ((found.learner, found.seed), (self._learner, self._seed))
+        )
+        n_episodes = getattr(self._learner, "n_episodes", 0)
+        if found.n_episodes and (theirs != mine or found.n_episodes > n_episodes):
+            raise CheckpointError(
+                f"{there} holds a run of {found.n_episodes:,} episodes, which this learner with {n_episodes:,} did not "
+                f"come from; load that file to go on from it, {cure}"
+            )
 
     @property
     def due(self) -> bool:

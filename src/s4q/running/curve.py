@@ -27,6 +27,9 @@ class Totals:
     mean_length: float | None = None  # in steps, of the same
     evaluation_episodes: int = 0  # of evaluations (Evaluate), from which nothing is learned
     discarded_episodes: int = 0  # played ahead by an executor and not used, in none of the numbers above
+    promise: float | None = None  # what the policy promised at the start of these episodes, in the user's units
+    share_seen: float | None = None  # of the directions of the features, 0 to 1; of S4Q alone
+    best_return: float | None = None  # mean return of the best policy so far, by its own episodes; of S4Q alone
 
 
 @final

@@ -71,8 +71,9 @@ class JsonLines:
         self._write("phase", asdict(run.curve[-2]))
 
     def on_end(self, run: Run) -> None:
-        """Write the last point of the curve."""
-        self._write("end", asdict(run.curve[-1]))
+        """Write the totals of the run: the last point of the curve, with mean return and length of all episodes."""
+        whole = {"mean_return": run.mean_return, "mean_length": run.mean_length}
+        self._write("end", asdict(run.curve[-1]) | whole)
 
     def _write(self, event: str, row: dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:

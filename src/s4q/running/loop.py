@@ -5,18 +5,22 @@ collector plays. One BLAS thread throughout, because bits depend on their number
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any, cast
+from typing import Any, cast, final
 
 from threadpoolctl import threadpool_limits
 
 from s4q.core.messages import MOST_STEPS, A, Asks, Collector, Evaluate, Learner, Request
 from s4q.core.validation import require_count, require_flag, require_positive
 from s4q.running.accounting import Accounting, Run
-from s4q.running.callbacks import Callback, Listener, episode_bar, listeners
+from s4q.running.callbacks import Callback, HearsInterruptions, Listener, episode_bar, listeners
 from s4q.running.checkpoint import Autosave, Checkpoint, CheckpointWriter, where_to_begin
 from s4q.running.executors.executor import Executor, Serial, Session, require_executor
-from s4q.running.interruption import interruption_held_back
+from s4q.running.file_locks import locked
+from s4q.running.interruption import ended_by_exception, interruption_held_back
+from s4q.running.logs import JsonLines
 
 
 def run(
@@ -31,6 +35,7 @@ def run(
     record: bool = False,
     checkpoint: str | PathLike[str] | Autosave | None = None,
     progress_bar: bool = False,
+    max_steps: int | None = None,
     executor: Executor | None = None,
 ) -> Run:
     """Let a learner learn from a collector for a number of episodes. Call it again, with the same collector, to go on.
@@ -39,6 +44,9 @@ def run(
     run that never stopped; going on after a budget that ended inside a shard has the same law. An interrupted run goes
     on with `run(s4q.load(path), collector, episodes, checkpoint=path)`. There `episodes` counts the whole run, and with
     the same number the result is bit-identical to that of an uninterrupted run.
+
+    Ctrl-C, SIGTERM and SIGHUP never leave half an update behind. With a checkpoint, all three end the run with a last
+    one. The files that a run writes are locked: a second run on one of them is refused, in whatever process.
 
     Args:
         learner: S3Q, S4Q or any learner; or a Checkpoint, to finish an interrupted run.
@@ -54,8 +62,11 @@ def run(
             as JsonLines, which is told of requests too; or a list of them. None (default): nobody is told.
         record: True keeps each phase's fit, Gram matrix and Sigma_ref in `Run.record`, for an audit (S4Q only).
         checkpoint: File to write at the beginning, after every phase, every 5 minutes and at the end; or an Autosave,
-            with an interval of its own. None (default): nothing is written.
+            with an interval of its own. A file of another run is refused, not written over. None (default): nothing is
+            written.
         progress_bar: True shows a bar, on a terminal only.
+        max_steps: End the run also after so many steps, with the episode in which they are reached. None (default): no
+            such limit, or that of the interrupted run.
         executor: Who plays the episodes: `s4q.Processes(n)` or `s4q.Ray()`. It changes no bit of the result. None
             (default): they are played here, one after the other.
 
@@ -77,44 +88,79 @@ def run(
     if stop_when_gap is not None:
         require_positive("stop_when_gap", stop_when_gap, "the largest gap that is allowed, in the units of the rewards")
     _require_share(evaluation_share)
-    active, before = where_to_begin(learner, collector.seed, int(episodes), record, evaluation_share)
+    if max_steps is not None:
+        require_count("max_steps", max_steps, "the number of steps to play")
+    active, before = where_to_begin(learner, collector.seed, int(episodes), record, evaluation_share, max_steps)
+    if before.max_steps is not None and before.evaluation_share:
+        raise ValueError("evaluation_share is a share of a number of episodes; it cannot be used with a limit on steps")
     _require_one_problem(active, collector, int(episodes))
     needed = "stop_when_gap" if stop_when_gap is not None else "evaluation_share" if before.evaluation_share else None
     _require_phases(active, needed, record=before.record is not None)
     _require_gap(active, stop_when_gap)
     resumed = isinstance(learner, Checkpoint) and learner.begun
+    accounting = Accounting(active, collector, before, certify=needed is not None, resumed=resumed)
     told, writer = listeners(callback), CheckpointWriter(checkpoint, active, collector.seed)
 
+    def enough() -> bool:
+        return (stop is not None and stop(accounting.result())) or (
+            stop_when_gap is not None and accounting.certified_gap() <= stop_when_gap
+        )
+
+    logs = [one.path for one in told if isinstance(one, JsonLines)]
     with (
+        locked(logs if writer.path is None else [writer.path, *logs]),
+        ended_by_exception() if writer.path is not None else nullcontext(),
         threadpool_limits(limits=1),
         chosen.session(collector) as session,
         episode_bar(int(episodes), progress_bar) as advance,
     ):
-        accounting = Accounting(
-            active, collector, before, certify=needed is not None, resumed=resumed, elsewhere=session.cost
-        )
-
-        def enough() -> bool:
-            return (stop is not None and stop(accounting.result())) or (
-                stop_when_gap is not None and accounting.certified_gap() <= stop_when_gap
-            )
-
-        # Before anything is logged: a run killed at once is resumed, not begun again.
-        writer.write(accounting.progress())
-        for one in told:
-            one.on_start(accounting.result())
-        while accounting.episodes < episodes and _one_shard(active, session, accounting, told, writer):
-            advance(accounting.episodes, accounting.note())
-            if enough():
-                break
-        writer.write(accounting.progress())
-        for one in told:
-            one.on_end(accounting.result())
+        writer.require_own()
+        accounting.elsewhere = session.cost
+        whole = Whole()
+        try:
+            # Before anything is logged: a run killed at once is resumed, not begun again.
+            _write(writer, accounting)
+            for one in told:
+                one.on_start(accounting.result())
+            while accounting.left > 0 and _one_shard(active, session, accounting, told, writer, whole):
+                advance(accounting.episodes, accounting.note)
+                if enough():
+                    break
+            _write(writer, accounting)
+            for one in told:
+                one.on_end(accounting.result())
+        except BaseException:
+            if whole.is_so:
+                _write(writer, accounting)
+                for one in told:
+                    if isinstance(one, HearsInterruptions):
+                        one.on_interrupted(accounting.result(), accounting.progress())
+            raise
         return accounting.result()
 
 
+@final
+@dataclass(slots=True)
+class Whole:
+    """Whether learner and accounting agree. After an update that failed they do not, and must not be saved."""
+
+    is_so: bool = True
+
+
+def _write(writer: CheckpointWriter, accounting: Accounting) -> None:
+    """Write a checkpoint, which no signal cuts short."""
+    with interruption_held_back() as interruption:
+        writer.write(accounting.progress())
+    interruption.deliver()
+
+
 def _one_shard(
-    learner: Learner, session: Session, accounting: Accounting, told: tuple[Listener, ...], writer: CheckpointWriter
+    learner: Learner,
+    session: Session,
+    accounting: Accounting,
+    told: tuple[Listener, ...],
+    writer: CheckpointWriter,
+    whole: Whole,
 ) -> bool:
     """Ask, collect, tell; count, announce, save. False when the learner asks for nothing more."""
     # An evaluation goes first where one is due. The learner leaves room for those to come.
@@ -123,37 +169,45 @@ def _one_shard(
     if request is None:
         return False
     # A request of any kind: the answer is of the kind that belongs to it.
-    answer = _play(session, cast(Asks[Any], request), accounting, writer)
+    answer = _play(session, cast(Asks[Any], request))
     phases = learner.phases
     with interruption_held_back() as interruption:
+        whole.is_so = False
         if not isinstance(request, Evaluate):
             learner.tell(request, answer)
         accounting.charge(request, answer)
         phase_over = learner.phases > phases
         if phase_over:
             accounting.mark(request)
-    if told and _is_over(request, learner):
+        whole.is_so = True
+        request_over = bool(told) and _is_over(request, learner)
+
+        def announce(listener: Listener) -> None:
+            if request_over:
+                listener.on_request(accounting.answered(request, answer))
+            if phase_over:
+                listener.on_phase(accounting.result())
+
+        # A log is written at once, so that it has every line up to the checkpoint that a signal leaves behind. Other
+        # listeners may take long, so they can be interrupted.
         for one in told:
-            one.on_request(accounting.answered(request, answer))
-    if phase_over:
-        for one in told:
-            one.on_phase(accounting.result())
+            if isinstance(one, JsonLines):
+                announce(one)
+    for one in told:
+        if not isinstance(one, JsonLines):
+            announce(one)
     if phase_over or writer.due or interruption.came:
-        writer.write(accounting.progress())
+        _write(writer, accounting)
     interruption.deliver()
     return True
 
 
-def _play(session: Session, request: Asks[A], accounting: Accounting, writer: CheckpointWriter) -> A:
+def _play(session: Session, request: Asks[A]) -> A:
     """The answer of one shard. The learner adds shards one by one, so its sums do not depend on where a run pauses.
 
-    When the collector fails or is interrupted, the learner is as before the shard, and that is saved.
+    When the collector fails or is interrupted, the learner is as before the shard.
     """
-    try:
-        return session.play(request)
-    except BaseException:
-        writer.write(accounting.progress())
-        raise
+    return session.play(request)
 
 
 def _is_over(request: Request, learner: Learner) -> bool:
@@ -193,8 +247,8 @@ def _require_gap(learner: Any, gap: float | None) -> None:
     bound = None if gap is None else learner.constants.spec.value_bound[0]
     if gap is not None and bound is not None and gap >= bound:
         raise ValueError(
-            f"stop_when_gap is {gap:g}, but no gap can exceed the value_bound of {bound:g} (of rewards shifted to "
-            "start at 0); ask for a smaller gap"
+            f"stop_when_gap is {gap:g}, but no gap can exceed {bound:g}, as far as returns can lie apart; ask for a "
+            "smaller gap"
         )
 
 

@@ -36,6 +36,7 @@ class Progress:
     certified: Certified | None = None  # where certificates are made along the way
     request_episodes: int = 0  # of the request that is answered in part
     request_steps: int = 0
+    max_steps: Positive | None = None  # of the whole run, where it has such a limit
     evaluation_share: float = 0.0
     evaluation_episodes: int = 0
     evaluations: Mapping[Positive, Returns] = field(default_factory=dict)  # by phase

@@ -10,6 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
+from s4q.collectors.stepping.foreign_envs import advice_for
 from s4q.collectors.stepping.step_features import EpisodeAddress
 from s4q.collectors.stepping.wrappers import single_envs, wrappers_that_may_change
 from s4q.core.messages import FeatureMap, Spec
@@ -85,6 +86,9 @@ def env_name(env: Any) -> str:
 
 def require_env(env: Any, methods: Sequence[str] = ("reset", "step")) -> None:
     """Something with spaces that can be reset and stepped."""
+    advice = None if isinstance(env, type) else advice_for(env)
+    if advice is not None:
+        raise ValueError(f"env must be a Gymnasium environment; {type(env).__name__} is {advice}")
     for name in (*methods, "action_space", "observation_space"):
         if not hasattr(env, name) or isinstance(env, type):
             raise ValueError(f"env must be a Gymnasium environment, with `{name}`; got {env!r}")

@@ -52,10 +52,7 @@ class GreedyActor:
             action = self._known.get((h, features.key))
             if action is not None:
                 return action
-        values = self.values(h, features)
-        best = max(values)  # a copy of `optimism.best_actions` for one state; a test compares the two
-        least = best - TIE * abs(best)
-        action = next((a for a, value in enumerate(values) if value >= least), 0)  # NaN is reported with the features
+        action = best_action(self.values(h, features))
         if features.key is not None:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
@@ -98,6 +95,13 @@ class GreedyActor:
         stacked = (parameters, [] if level.width is None else level.width.tolist())
         self._stacked[h] = stacked
         return stacked
+
+
+def best_action(values: list[float]) -> int:
+    """The best action of one state: a copy of `optimism.best_actions` for plain floats; a test compares the two."""
+    best = max(values)
+    least = best - TIE * abs(best)
+    return next((a for a, value in enumerate(values) if value >= least), 0)  # NaN is reported with the features
 
 
 def _with_spread(level: QLevel, widths: list[float], lines: list[float], norms_sq: list[float]) -> list[float]:

@@ -39,6 +39,22 @@ _HANDS_ON: dict[Change, set[str]] = {
     "rewards": _HARMLESS,
     "lengths": _HARMLESS | {"RewardWrapper", "NormalizeReward", "VectorRewardWrapper"},
 }
+# Wrappers of Gymnasium that change nothing that a learner sees.
+_WATCHING = {
+    "Wrapper",
+    "OrderEnforcing",
+    "PassiveEnvChecker",
+    "Autoreset",
+    "TimeLimit",
+    "RecordEpisodeStatistics",
+    "RecordVideo",
+    "RenderCollection",
+    "HumanRendering",
+    "AddWhiteNoise",
+    "ObstructView",
+    "VectorWrapper",
+    "DictInfoToList",
+}
 
 
 def wrappers_that_may_change(env: Any, what: Change) -> tuple[str, ...]:
@@ -66,6 +82,18 @@ def wrappers_that_may_change(env: Any, what: Change) -> tuple[str, ...]:
             if single is not env:
                 found += _replaced_steps(single, what)
     return tuple(dict.fromkeys(found))
+
+
+def only_watches(layer: Any) -> bool:
+    """True if a wrapper surely leaves observations, actions, rewards and ends of episodes as they are.
+
+    Args:
+        layer: A wrapper; what is inside of it is not looked at.
+    """
+    if {"step", "reset"} & set(getattr(layer, "__dict__", {})):
+        return False
+    owners = [next((base for base in type(layer).__mro__ if name in vars(base)), None) for name in ("step", "reset")]
+    return all(owner is not None and _of_gymnasium(owner) and owner.__name__ in _WATCHING for owner in owners)
 
 
 @contextmanager
