@@ -139,7 +139,8 @@ def main() -> None:
     given = parser.parse_args()
     works = [partial(make, given.shards) for make in (environment_bound, replay_of_environment, matrix_bound)]
     with threadpool_limits(limits=1):
-        Console(width=150).print(speed_table(works, given.repeat, given.ray))
+        for work in works:  # one table each, because on a busy machine a row takes minutes
+            Console(width=150).print(speed_table([work], given.repeat, given.ray))
 
 
 if __name__ == "__main__":
