@@ -17,7 +17,7 @@ help:
 	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
 	@echo "make slow   statistical tests, and storms that kill workers, nodes and drivers (installs Ray, 260 MB)"
 	@echo "make bench  benchmark tables (some minutes)"
-	@echo "make peers  tests against Stable-Baselines3, in an environment of their own (.venv-peers, some GB)"
+	@echo "make peers  tests against Stable-Baselines3 and environments of others, in an environment of their own (.venv-peers, some GB)"
 	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; tens of minutes, resumable)"
 	@echo "make bench-practical  the preset practical on all problems, against baselines, on classic control, and its sensitivity (two hours)"
 
@@ -54,6 +54,7 @@ bench-practical: $(STAMP)
 	$(BIN)/python -m benchmarks.practical
 	$(BIN)/python -m benchmarks.tabular_baselines
 	$(BIN)/python -m benchmarks.control
+	$(BIN)/python -m benchmarks.agents
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.learn_cpu
 	$(BIN)/python -m benchmarks.resident

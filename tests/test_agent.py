@@ -304,7 +304,7 @@ def test_defaults_come_from_the_environment() -> None:
     assert (agent.horizon, agent.learner.spec.stationary, agent.learner.spec.well_specified) == (100, True, True)
     for env in (TimeLimit(Endless(), 7), TimeLimit(lake(), 7), SyncVectorEnv([lambda: TimeLimit(Endless(), 7)] * 2)):
         assert s4q.Agent(env, reward_range=(0, 1)).horizon == 7
-    assert s4q.Agent(gym.make("MountainCar-v0"), reward_range=(-1, 0)).features.block_dim == 81
+    assert s4q.Agent(gym.make("MountainCar-v0"), reward_range=(-1, 0)).features.block_dim == 16
     assert s4q.Agent(lake(), stationary=False).learner.constants.pool is False
 
 
@@ -322,11 +322,10 @@ class Continuous(Endless):
     [
         (Endless(), {"reward_range": (0, 1)}, "horizon must be given, since Endless has no time limit"),
         (Endless(), {"horizon": 3}, "reward_range must be given, since Endless does not say"),
-        (Continuous(), {"horizon": 3, "reward_range": (0, 1)}, "action_space must be Discrete"),
-        ("FrozenLake-v1", {}, "env must be a Gymnasium environment"),
-        (lake(), {"horizon": 200}, "truncated after 100 steps, but the horizon is 200"),
+        (Continuous(), {"horizon": 3, "reward_range": (0, 1)}, "action_space must be finite .*DiscreteActions"),
+        ("NoLake-v1", {}, "env must be a Gymnasium environment, or the id of one; 'NoLake-v1' cannot be made"),
+        (lake(), {"horizon": 200, "stationary": False}, "truncated after 100 steps, but the horizon is 200"),
         (lake(), {"horizon": 0}, "horizon .*got 0"),
-        (gym.make("CartPole-v1"), {"reward_range": (0, 1)}, "no finite bounds in dimension"),
         (lake(), {"reward_range": (1, 0)}, r"reward_range must be \(lowest, highest\).*got \(1, 0\)"),
         (lake(), {"reward_range": 1}, r"reward_range must be \(lowest, highest\).*got 1"),
         (lake(), {"reward_range": (0, 1, 2)}, r"reward_range must be \(lowest, highest\)"),
@@ -334,7 +333,6 @@ class Continuous(Endless):
         (lake(), {"features": Fourier(low=[0], high=[1], order=1)}, r"wrap it: features.PerAction\(Fourier"),
         (lake(), {"features": OneHot}, "features must be a feature map.*OneHot lacks"),
         (lake(), {"features": OneHot(3, 4)}, r"FrozenLake-v1: the features do not fit .*Discrete\(16\)"),
-        (gym.make("Blackjack-v1"), {"reward_range": (-1, 1)}, r"TransformObservation\(env, np.array, .*32, 11, 2\]\)"),
     ],
 )
 def test_bad_input(env: Any, options: dict[str, Any], message: str) -> None:
@@ -403,7 +401,8 @@ def test_vectors_say_what_their_envs_say(vector: Any) -> None:
             assert (spec.reward_min, spec.reward_max, spec.horizon) == (0.0, 1.0, 100)
         with pytest.raises(ValueError, match="since ClipReward may change the rewards"):
             s4q.Agent(ClipVectorReward(plain, 0, 1))
-        assert bits(s4q.Agent(VectorStatistics(plain), horizon=HORIZON).learn(60)) == after_60_episodes(0)
+        single = bits(s4q.Agent(lake(), horizon=HORIZON).learn(60))
+        assert bits(s4q.Agent(VectorStatistics(plain), horizon=HORIZON).learn(60)) == single
     finally:
         plain.close()
     mixed = vector([lake, lambda: kinder(lake())])

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
-from benchmarks import control, learn_cpu, memory, practical, tabular_baselines
+from benchmarks import agents, control, learn_cpu, memory, practical, tabular_baselines
 from benchmarks.runs import chosen
 from rich.table import Table
 
@@ -202,3 +203,56 @@ def test_the_cpu_of_learning_is_measured_end_to_end(capsys: pytest.CaptureFixtur
     [kept] = json.loads(file.read_text())["Taxi H=50"]
     assert kept["n_steps"] == 150
     assert kept["learn"] > kept["alone"] > 0
+
+
+def test_agents_are_judged_by_what_their_row_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """CliffWalking is deterministic, and 20 episodes are too few."""
+    agents.main(
+        [
+            "--rows",
+            "CliffWalking",
+            "--seeds",
+            "1",
+            "--episodes",
+            "20",
+            "--fresh",
+            "2",
+            "--processes",
+            "1",
+            "--json",
+            f"{tmp_path}/a",
+        ]
+    )
+    printed = capsys.readouterr().out
+    assert "CliffWalking-v1" in printed
+    assert "NO" in printed
+    made = agents.Outcome(-13.0, None, -20.0, -13.0, 10, 1000, 1.0)
+    cliff = next(row for row in agents.ROWS if row.name == "CliffWalking-v1")
+    assert agents.line(cliff, [made, replace(made, fresh=-13.0)])[2:6] == ["-13 (-13)", "", ">= -13", "yes"]
+    hands = next(row for row in agents.ROWS if row.name == "Blackjack-v1")
+    lucky = replace(made, fresh=0.5, exact=-0.2)
+    assert agents.line(hands, [lucky])[5] == "NO"  # the exact value counts, not the luck of a thousand hands
+
+
+def test_the_exact_value_of_blackjack_is_that_of_play() -> None:
+    """By play of our own, for a policy that draws below 17 (18 with a usable ace): 20,000 hands."""
+
+    def act(hand: tuple[int, int, int], step: int) -> int:
+        del step
+        return int(hand[0] < (18 if hand[2] else 17))
+
+    best, exact = agents.blackjack_values(act)
+    assert exact < best < 0
+    env = gym.make("Blackjack-v1")
+    env.reset(seed=0)
+    returns = []
+    for _ in range(20_000):
+        hand, _ = env.reset()
+        over, step, reward = False, 0, 0.0
+        while not over:
+            hand, reward, over, _, _ = env.step(act(hand, step))
+            step += 1
+        returns.append(float(reward))
+    assert abs(np.mean(returns) - exact) < 4 * np.std(returns) / np.sqrt(len(returns))
+    sticks = agents.blackjack_values()[1]
+    assert exact - sticks > 0.05  # planted: a policy that never draws is far off

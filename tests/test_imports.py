@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "s4q"
 LAYERS = [
     {"cli"},
     {"__init__"},
-    {"agent", "stream"},
+    {"agent", "environment_checks", "stream", "wrappers"},
     {"deployed_policy"},
     {"theory"},
     {"running"},

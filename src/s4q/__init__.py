@@ -31,6 +31,7 @@ from s4q.core.optimism import QLevel
 from s4q.core.policies import Policy as MarkovPolicy
 from s4q.core.version import __version__ as __version__
 from s4q.deployed_policy import Policy
+from s4q.environment_checks import EnvReport, check_env
 from s4q.learners.bonus_rules import FixedBonus
 from s4q.learners.policy_replay import PolicyReplayMemory
 from s4q.learners.s3q import S3Q
@@ -46,19 +47,21 @@ from s4q.running.loop import run
 from s4q.running.policy_evaluation import Evaluation
 from s4q.stream import Stream
 
+_LATER = ("theory", "wrappers")
+
 if TYPE_CHECKING:
-    from s4q import theory
+    from s4q import theory, wrappers
 else:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> ModuleType:
-        """Import `s4q.theory` when it is first used, since most programs never use it."""
-        if name == "theory":
-            return import_module("s4q.theory")
+        """Import `s4q.theory` and `s4q.wrappers` (which needs gymnasium) when they are first used."""
+        if name in _LATER:
+            return import_module(f"s4q.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "theory"})
+    return sorted({*globals(), *_LATER})
 
 
 __all__ = [
@@ -72,6 +75,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "Collector",
+    "EnvReport",
     "Evaluate",
     "Evaluation",
     "EvaluationCallback",
@@ -106,6 +110,7 @@ __all__ = [
     "Visits",
     "baselines",
     "certify",
+    "check_env",
     "collectors",
     "features",
     "load",
@@ -114,4 +119,5 @@ __all__ = [
     "run",
     "save",
     "theory",
+    "wrappers",
 ]

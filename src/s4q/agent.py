@@ -5,7 +5,7 @@ algorithm is in `learners/s4q.py`, the loop in `running/loop.py`; nothing is com
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, final
@@ -16,20 +16,29 @@ from threadpoolctl import threadpool_limits
 
 from s4q.certificates.certifier import Certificate, certify
 from s4q.collectors import GymCollector, VectorCollector
+from s4q.collectors.stepping.action_numbers import ActionNumbers
+from s4q.collectors.stepping.env_explanation import WarmUp, explain_env
 from s4q.collectors.stepping.env_facts import (
     env_name,
     horizon_of,
     is_vector,
+    made_env,
     require_fit,
     reward_range_of,
     spaces_of,
+    time_limit,
 )
+from s4q.collectors.stepping.facts_of_gymnasium import declared_facts
 from s4q.collectors.stepping.foreign_envs import require_no_picture
 from s4q.collectors.stepping.logged_steps import read_log
+from s4q.collectors.stepping.observations import batch_of
+from s4q.collectors.stepping.warm_up import n_warm_up_episodes, random_play
 from s4q.core.messages import MOST_STEPS, Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
 from s4q.deployed_policy import Policy
-from s4q.features import OneHot, default_features, registry
+from s4q.features import default_features, registry
+from s4q.features.layout import is_raw
+from s4q.features.unmeasured import Unmeasured
 from s4q.learners.diagnostics import Finding
 from s4q.learners.learning_progress import LearningProgress
 from s4q.learners.presets import MemoryName, PresetName
@@ -78,16 +87,20 @@ class Agent:
     """Learns a Gymnasium environment (or VectorEnv) with finitely many actions.
 
     Args:
-        env: The environment. Its actions must be a Discrete space.
-        features: Feature map of the observations. None (default): one-hot for whole numbers, a Fourier basis per action
-            for small boxes.
-        horizon: Steps of an episode. None (default): the env's time limit.
+        env: The environment, or the id of one: Agent("CartPole-v1"). Its actions are Discrete, MultiDiscrete or
+            MultiBinary.
+        features: Feature map of the observations. None (default): one-hot for whole numbers, a small Fourier basis per
+            action for up to 8 real numbers, both for mixtures; see features.default_features. Ranges that the space
+            leaves open are measured on the first episodes of `learn`.
+        horizon: Steps of an episode. None (default): the env's time limit, else the declared one for Gymnasium's own
+            environments. The cost of a phase grows with it; `explain` says if less would do.
         preset: Constants of S4Q, "practical" by default; see S4Q.
-        reward_range: Lowest and highest reward of a step. None (default): that of the env's table, where it has one.
+        reward_range: Lowest and highest reward of a step. None (default): the declared one of Gymnasium's own
+            environments, else that of the env's table, where it has one.
         stationary: True if dynamics and rewards do not depend on the step. None (default): the feature map's
             `stationary`.
-        value_bound: Bound on the return of an episode, 1 when it pays once. None (default): the highest reward at every
-            step.
+        value_bound: Bound on the return of an episode, 1 when it pays once. None (default): the declared one of
+            Gymnasium's own environments if reward_range is None too, else the highest reward at every step.
         well_specified: True if the features are exact. None (default): True for one-hot features only.
         radius: Bound on the norm of the true parameters, as of Spec.of. Only presets with a proof read it. None
             (default): an assumption, named by `learner.explain()`.
@@ -135,10 +148,18 @@ class Agent:
     ) -> None:
         if verbose not in (0, 1, 2):
             raise ValueError(f"verbose is how much is printed, so it must be 0, 1 or 2; got {verbose!r}")
-        spaces = spaces_of(env)
+        env = made_env(env)
+        facts = declared_facts(env)
         if features is None:
-            require_no_picture(env, spaces[0], env_name(env))
-            features = default_features(*spaces)
+            require_no_picture(env, spaces_of(env)[0], env_name(env))
+            low, high = (None, None) if facts is None or facts.observation_range is None else facts.observation_range
+            features = default_features(*spaces_of(env), low=low, high=high)
+        if facts is not None:
+            if horizon is None and time_limit(env) is None:
+                horizon = facts.horizon
+            if reward_range is None:
+                reward_range = facts.reward_range
+                value_bound = facts.value_bound if value_bound is None else value_bound
         spec = Spec.of(
             features,
             horizon=horizon_of(env, horizon),
@@ -146,7 +167,7 @@ class Agent:
             value_bound=value_bound,
             radius=radius,
             stationary=bool(getattr(features, "stationary", False)) if stationary is None else stationary,
-            well_specified=isinstance(features, OneHot) if well_specified is None else well_specified,
+            well_specified=bool(getattr(features, "exact", False)) if well_specified is None else well_specified,
         )
         learner = S4Q(
             spec,
@@ -160,6 +181,8 @@ class Agent:
         )
         self._assemble(env, features, learner, drawn_seed(seed), executor)
         self.verbose = verbose
+
+    _warm_up: WarmUp | None = None  # what measured the ranges of the features
 
     def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int, executor: Executor | None) -> None:
         self.executor: Executor = Serial() if executor is None else executor
@@ -210,8 +233,8 @@ class Agent:
                 q,
                 self.features,
                 self.learner.spec,
-                actions=int(actions.start) + np.arange(self.learner.spec.n_actions),
-                observation_shape=space.shape or (),
+                actions=ActionNumbers.of(actions).many(np.arange(self.learner.spec.n_actions)),
+                observation_shape=None if is_raw(space) else space.shape or (),
                 env=env_name(self.env),
                 space=space,
             )
@@ -250,7 +273,10 @@ class Agent:
             raise ValueError("learn_from comes before `learn`, and this agent is in the middle of one; call resume")
         learner, (space, actions) = self.learner, spaces_of(self.env)
         require_warm_start(learner.constants, learner.n_episodes, levels_known=True)  # before a long log is read
-        log = read_log(transitions, learner.spec, space, int(actions.start), learner.constants.pool)
+        first = ActionNumbers.of(actions)(0)
+        if not isinstance(first, int):
+            raise ValueError(f"learn_from reads actions of a Discrete space; this env has {actions}; wrap it")
+        log = read_log(transitions, learner.spec, space, first, learner.constants.pool)
         with threadpool_limits(limits=1):  # bits depend on their number
             pieces = log.pieces(self.features, learner.spec)
             learner.learn_from(pieces, log.n_episodes, levels_known=log.levels is not None)
@@ -291,13 +317,16 @@ class Agent:
         if total_timesteps is not None:
             require_count("total_timesteps", total_timesteps, "the number of steps to play")
         self._interrupted = None
+        # An episode has a step at least.
+        most = min(int(total_timesteps or 0), MOST_STEPS // self.horizon) if episodes is None else episodes
+        require_count("episodes", most, "the number of episodes to play")
+        warm_up = self._measure_ranges(int(most))
         kept = _Interrupted()
         try:
             self.last_run = run(
                 self.learner,
                 self.collector,
-                # An episode has a step at least.
-                min(int(total_timesteps or 0), MOST_STEPS // self.horizon) if episodes is None else episodes,
+                most,
                 progress_bar=progress_bar,
                 callback=self._listeners(callback, kept),
                 checkpoint=self._autosave(checkpoint),
@@ -306,10 +335,22 @@ class Agent:
                 evaluation_share=evaluation_share,
                 max_steps=total_timesteps,
                 executor=self.executor,
+                warm_up=warm_up,
             )
         finally:
             self._keep(kept)
         return self
+
+    def _measure_ranges(self, episodes: int) -> tuple[int, int]:
+        """Let waiting features measure their ranges; the episodes and steps it took."""
+        waiting = self.features
+        if not isinstance(waiting, Unmeasured):
+            return (0, 0)
+        observations, played = random_play(self.collector, n_warm_up_episodes(episodes))
+        features, _ = waiting.measured(observations)
+        self._assemble(self.env, features, self.learner, self.seed, self.executor)
+        self._warm_up = WarmUp(waiting.dimensions, played.n_episodes, played.n_steps)
+        return played.n_episodes, played.n_steps
 
     def resume(
         self,
@@ -385,16 +426,14 @@ class Agent:
             policy: "best" (default), by its own returns, or "newest".
         """
         del deterministic
-        chosen_by, array = self._deployed(policy), np.asarray(observation)
-        single = array.shape == chosen_by.observation_shape
-        steps = self._steps(array, single, state)
+        chosen_by, (batch, single) = self._deployed(policy), batch_of(spaces_of(self.env)[0], observation)
+        steps = self._steps(batch, state)
         steps[_one_each("episode_start", episode_start, len(steps), "biuf", "True where an episode begins") > 0] = 0
-        actions = chosen_by.act(array, steps)
-        return (np.asarray(actions)[()], (steps + 1).reshape(())) if single else (actions, steps + 1)
+        actions = chosen_by.act(batch, steps)
+        return (actions[0], (steps + 1).reshape(())) if single else (actions, steps + 1)
 
-    def _steps(self, array: NDArray[Any], single: bool, state: ArrayLike | None) -> NDArray[np.int64]:
-        n = 1 if single or array.ndim == 0 else len(array)
-        return _one_each("state", state, n, "iu", "the step of each episode, as the last call returned it")
+    def _steps(self, batch: NDArray[Any], state: ArrayLike | None) -> NDArray[np.int64]:
+        return _one_each("state", state, len(batch), "iu", "the step of each episode, as the last call returned it")
 
     def q_values(self, observation: ArrayLike, state: ArrayLike | None = None) -> NDArray[np.float64]:
         """What the policy promises for each action, in your units: the return from this step on, bonus included.
@@ -406,8 +445,9 @@ class Agent:
         Returns:
             One number per action, (n_actions,), or one row per observation of a batch.
         """
-        policy, array = self.policy, np.asarray(observation)
-        return policy.q_values(array, self._steps(array, array.shape == policy.observation_shape, state))
+        batch, single = batch_of(spaces_of(self.env)[0], observation)
+        promised = self.policy.q_values(batch, self._steps(batch, state))
+        return promised[0] if single else promised
 
     def evaluate(self, episodes: int, *, first: int = 0, policy: WhichPolicy = "best") -> Evaluation:
         """Play the policy without learning. The same episodes are played every time; `learn` never plays them.
@@ -453,7 +493,10 @@ class Agent:
         low, high = spec.reward_min, spec.reward_max
         most = float(spec.to_user_units(0, np.array(spec.value_bound[0])))
         problem = f"{spec.horizon} steps an episode, rewards in [{low:g}, {high:g}], returns up to {most:g}"
-        return f"{env_name(self.env)}: {problem}\nfeatures: {self.features!r}\n{self.learner.explain()}"
+        curve = () if self.last_run is None else self.last_run.curve
+        lengths = [point.mean_length for point in curve if point.mean_length is not None]
+        about = "\n".join(explain_env(self.env, self.features, spec, self._warm_up, lengths))
+        return f"{env_name(self.env)}: {problem}\n{about}\n{self.learner.explain()}"
 
     def diagnose(self) -> list[Finding]:
         """Signs of trouble in what was learned so far, each with a suggestion; empty when there are none."""
@@ -493,7 +536,7 @@ class Agent:
 
         Args:
             path: The file to read.
-            env: The environment, made again.
+            env: The environment, made again, or its id.
             features: The feature map, needed only where it holds your own code. None (default): the one of the file.
             allow_other: True accepts an environment and features that are not those of the file. False (default): they
                 are refused.
@@ -509,11 +552,13 @@ class Agent:
         agent = cls.__new__(cls)
         if features is None:
             features = _features_of(path, problem.get("features"), found.learner.spec.n_actions)
+        env = made_env(env)
         agent._assemble(env, features, found.learner, found.seed, executor)
         others = [] if allow_other else differences(problem, env, agent.features, agent.horizon)
         if others:
             raise ValueError(f"{path} holds another problem: {'; '.join(others)}; {_OVERRIDE}")
         agent._interrupted = found if found.begun else None  # `save` leaves nothing to finish
+        agent._warm_up = WarmUp.from_config(found.extra.get("warm_up"))
         return agent
 
     def _autosave(self, where: str | PathLike[str] | Autosave | None) -> Autosave | None:
@@ -523,7 +568,8 @@ class Agent:
         return replace(plain, extra={**plain.extra, **self._extra()})
 
     def _extra(self) -> dict[str, Any]:
-        return {"problem": description_of(self.env, self.features, self.horizon)}
+        warm_up = None if self._warm_up is None else asdict(self._warm_up)
+        return {"problem": description_of(self.env, self.features, self.horizon), "warm_up": warm_up}
 
 
 def _features_of(path: str | PathLike[str], config: Any, n_actions: int) -> Any:

@@ -24,9 +24,10 @@ class Stream:
 
     Call `act(observation)` for the action to take, then `observe(reward, observation, terminated)` with what it led
     to; True means that the episode is over and the next `act` starts another. An episode runs for the horizon, unless
-    the system ends it. The learner is told whenever a shard of episodes is full, so it lags a little behind. On the
-    same episodes a GymCollector with reset_early=False gives the same bits. After an error the open episode is
-    dropped; the next `act` starts it anew. Once a learner is done its policy goes on acting.
+    the system ends it. `cut` ends an open episode before its time and keeps its steps; `drop` forgets it. The learner
+    is told whenever a shard of episodes is full, so it lags a little behind. On the same episodes a GymCollector with
+    reset_early=False gives the same bits. After an error the open episode is dropped; the next `act` starts it anew.
+    Once a learner is done its policy goes on acting.
 
     Args:
         learner: S3Q, S4Q, or anything with `ask` and `tell`.
@@ -50,6 +51,7 @@ class Stream:
         self._sums: EpisodeSums[Any] | None = None
         self._player: EpisodePlayer | None = None
         self._waiting = False  # for `observe`
+        self._arrived: Any = None  # the newest observation of the open episode
 
     def act(self, observation: Any) -> int:
         """The action to take, 0..n_actions-1.
@@ -70,27 +72,56 @@ class Stream:
         self._waiting = True
         return action
 
-    def observe(self, reward: float, observation: Any, terminated: bool = False) -> bool:
+    def observe(self, reward: float, observation: Any, terminated: bool = False, truncated: bool = False) -> bool:
         """Take in what the last action led to; True when the episode is over.
 
         Args:
             reward: of this step.
             observation: what the system shows after it.
             terminated: True if the system ended the episode. Default: False.
+            truncated: True if the episode goes on elsewhere or nowhere, though it has not ended: its steps are kept,
+                and its return counts nowhere. Default: False.
         """
         if not self._waiting or self._player is None or self._sums is None:
             raise ValueError("observe was called without an action; call act first")
         self._waiting = False
         player, self._player = self._player, None
-        if not player.observe(reward, observation, terminated):
-            self._player = player
+        if not player.observe(reward, observation, terminated, truncated):
+            self._player, self._arrived = player, observation
             return False
-        self._sums.add(player.episode())
-        self.n_episodes += 1
-        if self._sums.complete:
-            sums, self._sums = self._sums, None
-            self._tell(sums)
+        self._finish(player, self._sums)
         return True
+
+    def cut(self) -> bool:
+        """End the open episode where it is, as a system does that is switched off or taken over.
+
+        Its steps are kept, the last one with the state it led to; its return counts nowhere. An action that was not
+        yet answered by `observe` is forgotten. True if there was a step to keep; else nothing happens.
+        """
+        player, sums = self._player, self._sums
+        if player is None or sums is None or not player.rewards:
+            self.drop()
+            return False
+        waiting, self._waiting, self._player = self._waiting, False, None
+        if waiting:
+            player.take_back()
+        player.cut(self._arrived)
+        self._finish(player, sums)
+        return True
+
+    def drop(self) -> bool:
+        """Forget the open episode, as if it had never begun. True if there was one."""
+        there = self._player is not None
+        self._player, self._waiting = None, False
+        return there
+
+    def _finish(self, player: EpisodePlayer, sums: EpisodeSums[Any]) -> None:
+        """Add an episode that is over; tell the learner when its shard is full."""
+        sums.add(player.episode())
+        self.n_episodes += 1
+        if sums.complete:
+            self._sums = None
+            self._tell(sums)
 
     def _next_sums(self) -> EpisodeSums[Any]:
         """Those of the learner's next request; of its policy alone when it asks for nothing more."""

@@ -38,7 +38,6 @@ SPOILS: dict[str, tuple[Callable[[tuple], tuple], str]] = {
     "four values": (lambda r: (*r[:3], {}), r"step 1: env.step returned 4 values; Gymnasium asks for \(observation, "),
     "no tuple": (lambda r: r[1], r"step 1: env.step returned a float; Gymnasium asks for"),
     "a word more": (lambda r: (*r[:3], "no", {}), r"step 1: truncated is 'no'; it must be True or False"),
-    "truncated": (lambda r: (*r[:2], False, True, {}), r"step 1: the env truncated .* before the horizon 8; .*limit"),
 }
 
 
@@ -57,8 +56,7 @@ def test_the_error_names_env_episode_step_and_cure_and_the_learner_is_intact(kin
         return Broken(Drift(), 1, spoil, from_episode=0 if vector else 2)
 
     if vector:
-        mode = AutoresetMode.SAME_STEP if kind == "truncated" else AutoresetMode.NEXT_STEP
-        env = SyncVectorEnv([make] * 2, autoreset_mode=mode)
+        env = SyncVectorEnv([make] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
         bad = VectorCollector(env, FEATURES, SPEC, seed=1, reset_early=False)
     else:
         bad = GymCollector(make(), FEATURES, SPEC, seed=1, reset_early=False)
@@ -136,11 +134,13 @@ class Space(Drift):
 
 
 BAD = {
-    "continuous": (lambda: Space(action=spaces.Box(-1, 1, (1,))), r"actions must be finitely many.*Box.*wrap"),
+    "continuous": (
+        lambda: Space(action=spaces.Box(-1, 1, (1,))),
+        r"Space: action_space must be finite .*Box.*DiscreteActions\(env, 5\)",
+    ),
     "other number": (lambda: Space(action=spaces.Discrete(4)), r"the env has 4 actions, but spec.n_actions is 3"),
-    "limit": (lambda: TimeLimit(Drift(), 7), r"Drift: the env is truncated after 7 steps, but the horizon is 8; .*=8"),
+    "limit": (lambda: TimeLimit(Drift(), 7), r"Drift: the env is truncated after 7 .* horizon is 8, .*=8 or more"),
     "inner limit": (lambda: TimeLimit(TimeLimit(Drift(), 6), 20), r"truncated after 6 steps"),
-    "dict": (lambda: Space(observation=spaces.Dict(a=spaces.Discrete(2))), r"observations must be arrays.*Flatten"),
     "no env": (lambda: "Drift", r"env must be a Gymnasium environment, with `reset`; got 'Drift'"),
     "a class": (lambda: Drift, r"env must be a Gymnasium environment"),
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from sklearn.kernel_approximation import RBFSampler
 
 import s4q
@@ -59,6 +60,24 @@ def table(seed: int = 0, horizon: int = 4) -> TableFeatures:
 
 
 BOX: dict[str, Any] = {"low": LOW, "high": HIGH}
+LAMP_AND_PLACE = spaces.Dict({"lamp": spaces.Discrete(3, start=1), "place": spaces.Box(-np.inf, np.inf, (3,))})
+
+
+def objects(rows: list[Any]) -> np.ndarray:
+    batch = np.empty(len(rows), dtype=object)
+    for i, row in enumerate(rows):
+        batch[i] = row
+    return batch
+
+
+def lamps_and_places() -> np.ndarray:
+    return objects([{"lamp": 1 + i % 3, "place": row} for i, row in enumerate(boxed())])
+
+
+def hands() -> np.ndarray:
+    return objects([(card, np.array(flags, dtype=np.int8)) for card in range(4) for flags in product((0, 1), repeat=2)])
+
+
 CASES: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "one-hot": (lambda: OneHot(7, A, start=-2), np.arange(-2, 5)),
     "one-hot of three": (lambda: OneHot([2, 4, 3], A), np.indices((2, 4, 3)).reshape(3, -1).T),
@@ -74,6 +93,9 @@ CASES: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "random Fourier": (lambda: PerAction(features.RandomFourier(**BOX, dim=40, width=0.3, seed=5), A), boxed()),
     "random Fourier and 1": (lambda: PerAction(features.RandomFourier(**BOX, dim=17, width=[1, 2, 3]), A), boxed()),
     "scikit-learn": (lambda: PerAction(sampler(), A), boxed()),
+    "pairs of dimensions": (lambda: PerAction(features.Fourier(**BOX, order=2, interactions=2), A), boxed()),
+    "mixture": (lambda: features.Mixed(LAMP_AND_PLACE, A, features.Fourier(**BOX, order=1)), lamps_and_places()),
+    "hands": (lambda: features.Mixed(spaces.Tuple((spaces.Discrete(4), spaces.MultiBinary(2))), A), hands()),
 }
 NO_CONSTANT = {"table", "dense table", "dense function", "callable", "own state features", "random Fourier"}
 NO_CONSTANT |= {"scikit-learn"}
@@ -91,7 +113,7 @@ def test_every_public_class_is_in_the_battery_and_in_the_registry() -> None:
     maps += [one.state_features for one in maps if isinstance(one, PerAction)]
     assert public <= {type(one).__name__ for one in maps}
     assert public <= set(registered())
-    assert len(public) == 10
+    assert len(public) == 11
     for name in public:
         assert getattr(getattr(features, name), "__final__", False), f"{name} must be final"
 
@@ -323,7 +345,7 @@ def test_a_learner_takes_every_kind_of_map_over_states() -> None:
 
 @every
 def test_check_features_passes_every_map(case: str) -> None:
-    from gymnasium.spaces import Box, Discrete, MultiDiscrete
+    from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
     mapped, _ = made(case)
     spaces = {
@@ -332,6 +354,8 @@ def test_check_features_passes_every_map(case: str) -> None:
         "table": Discrete(7),
         "stationary table": Discrete(7),
         "dense table": Discrete(7),
+        "mixture": Dict({"lamp": Discrete(3, start=1), "place": Box(np.array(LOW), np.array(HIGH), dtype=np.float64)}),
+        "hands": Tuple((Discrete(4), MultiBinary(2))),
     }
     space = spaces.get(case, Box(np.array(LOW), np.array(HIGH), dtype=np.float64))
     report = check_features(mapped, (space, Discrete(A)), n=150, horizon=4)

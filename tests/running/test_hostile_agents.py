@@ -77,6 +77,30 @@ def test_any_part_of_the_description_replaced_is_read_or_refused(
     assert refusals > 20
 
 
+@pytest.mark.parametrize(
+    ("way", "value"),
+    [
+        (("start",), 2**63),
+        (("start",), [10**30]),
+        (("space",), 10**300),
+        (("n_actions",), 2**31),
+        (("n_actions",), "4"),
+    ],
+)
+def test_numbers_that_are_too_large_for_a_map(
+    way: tuple[str], value: Any, files: dict[str, tuple[Path, gym.Env]], tmp_path: Path
+) -> None:
+    """No bare OverflowError, and no array of that size."""
+    path, env = files["one-hot"]
+
+    def edit(manifest: dict[str, Any], members: dict[str, bytes]) -> None:
+        fields = next(one["fields"] for one in manifest["objects"] if one["kind"] == "Checkpoint")
+        fields["extra"]["problem"]["features"]["parameters"][way[0]] = value
+
+    with pytest.raises(s4q.CheckpointError, match=r"its features cannot be made again: .*previous good file"):
+        s4q.Agent.load(doctored(path, tmp_path, edit), env)
+
+
 @pytest.mark.parametrize("shape", [[0, 2**70], [0, 2**63], [2**70, 0], [0, 10**300], [1] * 70])
 def test_sizes_that_no_array_can_have(shape: list[int], files: dict[str, tuple[Path, gym.Env]], tmp_path: Path) -> None:
     """An array without numbers may claim any other size, and that is no reason for an OverflowError."""

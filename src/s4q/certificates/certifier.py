@@ -185,14 +185,24 @@ class Certifier:
             largest_gap=spec.value_bound[0],
             delta=self._constants.delta,
             phase=0 if best is None else best.phase,
-            n_episodes=0 if best is None else _played(best, known.evaluated).n_episodes,
+            n_episodes=0 if best is None else _played(best, known.evaluated).n_returns,
             policy=None if best is None else best.q,
-            assumptions=assumptions(self._constants),
+            assumptions=assumptions(self._constants) + self._about_cuts(known),
+        )
+
+    @staticmethod
+    def _about_cuts(known: Certified) -> tuple[str, ...]:
+        best = known.phase
+        cut = 0 if best is None else _played(best, known.evaluated).n_truncated
+        return (
+            (f"the {cut:,} episodes that were cut were cut for no reason that has to do with their return",)
+            if cut
+            else ()
         )
 
     def _with(self, phase: PhaseRecord, evaluated: Returns | None) -> tuple[Certified, float]:
         """What is certified with one phase more, and its lower bound."""
-        if phase.n_episodes == 0 and evaluated is None:
+        if _played_or_none(phase, evaluated) is None:
             return self.certified, self._lower
         found = bounds(self._constants, phase, evaluated)
         upper = min(self.certified.upper, found.upper)
@@ -208,7 +218,7 @@ def bounds(constants: Constants, phase: PhaseRecord, evaluated: Returns | None =
     it is only taken to lie in what the reward range allows.
     """
     played = _played(phase, evaluated)
-    n, delta = played.n_episodes, phase_delta(constants.delta, phase.phase)
+    n, delta = played.n_returns, phase_delta(constants.delta, phase.phase)
     most_value, most_return = constants.spec.value_bound[0], largest_return(constants.spec)
     upper = 1.0 if played.start_value_sum is None else mean_at_most(played.start_value_sum / most_value, n, delta)
     returns = played.return_sum / most_return
@@ -221,8 +231,16 @@ def bounds(constants: Constants, phase: PhaseRecord, evaluated: Returns | None =
 
 def _played(phase: PhaseRecord, evaluated: Returns | None) -> Returns:
     """All episodes of the policy of a phase; the steps of its main loop are not known."""
-    main = Returns(phase.n_episodes, phase.return_sum, phase.return_sum_sq, phase.start_value_sum, 0)
+    main = Returns(phase.n_episodes, phase.return_sum, phase.return_sum_sq, phase.start_value_sum, 0, phase.n_truncated)
     return main if evaluated is None else main + evaluated
+
+
+def _played_or_none(phase: PhaseRecord, evaluated: Returns | None) -> Returns | None:
+    """The same; None where no episode was played to its end. An episode that was cut has no return to go by."""
+    if phase.n_episodes == 0 and evaluated is None:
+        return None
+    played = _played(phase, evaluated)
+    return played if played.n_returns else None
 
 
 def phase_delta(delta: float, phase: int) -> float:

@@ -253,6 +253,7 @@ class Visits:
         start_value_sum: Sum of the policy's own optimistic value at the start states. None if it has none.
         n_steps: Environment steps taken.
         kept: Transitions of the first episodes of the request, as many as it asked to keep.
+        n_truncated: Episodes that were cut before their horizon. They are in no sum of returns or start values.
     """
 
     grams: Array = field(repr=False)
@@ -263,6 +264,7 @@ class Visits:
     start_value_sum: float | None
     n_steps: int
     kept: Transitions | None = field(default=None, repr=False)
+    n_truncated: int = 0
 
     def __add__(self, other: "Visits") -> "Visits":
         kept = [part for part in (self.kept, other.kept) if part is not None]
@@ -275,6 +277,7 @@ class Visits:
             sum_if_known(self.start_value_sum, other.start_value_sum),
             self.n_steps + other.n_steps,
             Transitions.concatenate(kept) if kept else None,
+            self.n_truncated + other.n_truncated,
         )
 
 
@@ -289,9 +292,10 @@ class Returns:
         return_sum_sq: Sum of the squares of their returns. None where the collector cannot tell.
         start_value_sum: Sum of the policy's own optimistic value at the start states. None if it has none.
         n_steps: Environment steps taken.
+        n_truncated: Episodes that were cut before their horizon. They are in no sum of returns or start values.
 
     >>> Returns(2, 1.0, 0.5, None, 6) + Returns(1, 0.5, None, None, 3)
-    Returns(n_episodes=3, return_sum=1.5, return_sum_sq=None, start_value_sum=None, n_steps=9)
+    Returns(n_episodes=3, return_sum=1.5, return_sum_sq=None, start_value_sum=None, n_steps=9, n_truncated=0)
     """
 
     n_episodes: Positive
@@ -299,6 +303,12 @@ class Returns:
     return_sum_sq: float | None
     start_value_sum: float | None
     n_steps: int
+    n_truncated: int = 0
+
+    @property
+    def n_returns(self) -> int:
+        """Episodes whose return is known."""
+        return self.n_episodes - self.n_truncated
 
     def __add__(self, other: "Returns") -> "Returns":
         return Returns(
@@ -307,6 +317,7 @@ class Returns:
             sum_if_known(self.return_sum_sq, other.return_sum_sq),
             sum_if_known(self.start_value_sum, other.start_value_sum),
             self.n_steps + other.n_steps,
+            self.n_truncated + other.n_truncated,
         )
 
 

@@ -15,6 +15,7 @@ from s4q.core.messages import FeatureMap
 from s4q.core.spec import require_map
 from s4q.core.validation import require_count, require_finite, require_shape
 from s4q.features.batches import require_blocks, require_unit_norms
+from s4q.features.layout import is_raw, raw_batch
 from s4q.features.spaces import n_actions_of
 
 BATCH_GAP = 1e-9  # rounding of another batch size, and no more
@@ -114,7 +115,10 @@ def _sampled(features: Any, space: Any, n: int, seed: int) -> States:
     """Observations drawn from the space, moved into the range that the map declares."""
     own = deepcopy(space)
     own.seed(seed)
-    states = np.stack([np.asarray(own.sample()) for _ in range(n)])
+    drawn = [own.sample() for _ in range(n)]
+    if is_raw(space):
+        return raw_batch(drawn)
+    states = np.stack([np.asarray(one) for one in drawn])
     ranges = getattr(getattr(features, "state_features", features), "ranges", None)
     if ranges is None:
         return states
@@ -126,17 +130,18 @@ def _played(env: Any, action_space: Any, n: int, seed: int) -> States:
     actions = deepcopy(action_space)
     actions.seed(seed)
     found: list[Any] = []
+    raw = is_raw(env.observation_space)
     episode = 0
     while len(found) < n:
         observation, _ = env.reset(seed=seed + episode)
-        found.append(np.array(observation))
+        found.append(deepcopy(observation) if raw else np.array(observation))
         over = False
         while not over and len(found) < n:
             observation, _, terminated, truncated, _ = env.step(actions.sample())
-            found.append(np.array(observation))  # a copy: an env may use its array again
+            found.append(deepcopy(observation) if raw else np.array(observation))  # an env may use its array again
             over = bool(terminated or truncated)
         episode += 1
-    return np.stack(found)
+    return raw_batch(found) if raw else np.stack(found)
 
 
 def _check(features: FeatureMap, h: int, states: States) -> _Part:
@@ -198,4 +203,6 @@ def _require_same(features: FeatureMap, states: States, levels: list[int]) -> No
 
 
 def _shown(state: Any) -> str:
+    if isinstance(state, (dict, tuple)):
+        return repr(state)
     return np.array2string(np.asarray(state), precision=6, threshold=8)

@@ -1,82 +1,128 @@
 """The features of an environment for which the user names none.
 
-`Agent` calls it. It refuses spaces for which no default would work well, and says what to pass instead.
+`Agent` calls it. Few features come first, because a learner needs several episodes for each of them: the budgets are
+MOST_TERMS features per action for real numbers, and MOST_PAIRS pairs of whole-number state and action. Spaces for which
+no default would work well are refused, with what to pass instead.
 """
 
+from math import comb, prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from s4q.core.blocks import Array
 from s4q.core.messages import FeatureMap
+from s4q.core.validation import finite_array
 from s4q.features.fourier import Fourier
+from s4q.features.layout import Layout, bounds_of_parts
+from s4q.features.mixed import Mixed
 from s4q.features.one_hot import OneHot
 from s4q.features.per_action import PerAction
-from s4q.features.spaces import (
-    AS_GOOD_AS_INFINITE,
-    bounds_of,
-    cure_of,
-    gymnasium_spaces,
-    n_actions_of,
-    sizes_of,
-)
+from s4q.features.spaces import AS_GOOD_AS_INFINITE, gymnasium_spaces, n_actions_of
+from s4q.features.unmeasured import Unmeasured
 
 MOST_PAIRS = 200_000  # (s, a): with more, no learner sees every pair often enough
-MOST_DIMENSIONS = 4
-MOST_TERMS = 81  # of a Fourier basis: order 15, 8, 3, 2 in 1, 2, 3, 4 dimensions
-HIGHEST_ORDER = 15
+MOST_DIMENSIONS = 8
+MOST_TERMS = 64  # features per action of a Box: a stated budget
+MOST_FEATURES = 20_000  # of a mixture, over all its blocks
+ORDERS = {1: 5, 2: 3, 3: 3, 4: 1}  # of the whole basis, by dimension; above, order 1 in single dimensions and pairs
 
 
-def default_features(observation_space: Any, action_space: Any) -> FeatureMap:
-    """One-hot for whole numbers; a Fourier basis per action for a Box of at most 4 dimensions with finite bounds.
+def default_features(
+    observation_space: Any,
+    action_space: Any,
+    *,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+) -> FeatureMap:
+    """One-hot for whole numbers, a small Fourier basis per action for at most 8 real numbers, both for mixtures.
+
+    The order of the basis is 5, 3, 3, 1 in 1, 2, 3, 4 dimensions (6, 16, 64, 16 features per action). In 5 to 8
+    dimensions it is 1, in single dimensions and pairs of them (16 to 37 features per action). Real numbers
+    without finite bounds make `Unmeasured` features, whose ranges the first `Agent.learn` measures.
 
     Args:
-        observation_space: A Gymnasium Discrete, MultiDiscrete, MultiBinary or Box.
-        action_space: A Discrete. Action i is the environment's `action_space.start + i`.
+        observation_space: A Gymnasium space of arrays and whole numbers: Discrete, MultiDiscrete, MultiBinary, Box, and
+            Dict and Tuple of them.
+        action_space: A Discrete, MultiDiscrete or MultiBinary. Actions are numbered from 0.
+        low: Lower ends of the real numbers, where they are known to be narrower than the space. None (default): those
+            of the space.
+        high: Upper ends, likewise.
 
-    >>> from gymnasium.spaces import Box, Discrete
+    >>> from gymnasium.spaces import Box, Dict, Discrete
     >>> default_features(Discrete(16), Discrete(4)).n_blocks
     64
     >>> default_features(Box(0, 1, (2,)), Discrete(3)).block_dim
-    81
+    16
+    >>> mixture = default_features(Dict({"at": Box(0, 1, (2,)), "key": Discrete(2)}), Discrete(3))
+    >>> mixture.n_blocks, mixture.block_dim
+    (6, 16)
     """
-    spaces = gymnasium_spaces()
     n_actions = n_actions_of(action_space)
-    if isinstance(observation_space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
-        sizes, _ = sizes_of(observation_space)
-        pairs = float(np.prod(sizes, dtype=np.float64)) * n_actions
-        if pairs > MOST_PAIRS:
-            raise ValueError(
-                f"observation_space {observation_space} has {pairs:.3g} pairs of state and action, too many to learn "
-                f"one by one (the default stops at {MOST_PAIRS}); group states, or share between them with "
-                "features.Dense or features.FunctionFeatures (features.OneHot takes more pairs if you insist)"
-            )
-        return OneHot(observation_space, n_actions)
-    if isinstance(observation_space, spaces.Box):
-        return PerAction(_fourier(observation_space, n_actions), n_actions)
-    raise ValueError(
-        f"there are no default features for the observation space {observation_space}; {cure_of(observation_space)}, "
-        "or pass features=..."
-    )
-
-
-def _fourier(space: Any, n_actions: int) -> Fourier:
-    low, high = bounds_of(space)
-    if not 1 <= len(low) <= MOST_DIMENSIONS:
+    layout = Layout.of(observation_space)
+    pairs = prod(layout.sizes) * n_actions
+    if pairs > MOST_PAIRS:
         raise ValueError(
-            f"default features go up to {MOST_DIMENSIONS} dimensions; the observation space has {len(low)}; pass "
-            f"features such as features.PerAction(features.RandomFourier(space, dim=129, width=0.5), {n_actions})"
+            f"observation_space {observation_space} has {pairs:.3g} pairs of state and action, too many to learn "
+            f"one by one (the default stops at {MOST_PAIRS}); group states, or share between them with "
+            "features.Dense or features.FunctionFeatures (features.OneHot takes more pairs if you insist)"
         )
-    wide = np.flatnonzero(~(np.maximum(np.abs(low), np.abs(high)) < AS_GOOD_AS_INFINITE))
-    order = _order(len(low))
-    if len(wide):
+    if layout.dim == 0:
+        return Mixed(layout, n_actions) if layout.has_parts else OneHot(observation_space, n_actions)
+    _require_few(layout, pairs, n_actions, observation_space)
+    order, interactions = basis_for(layout.dim)
+    lows, highs = _bounds(observation_space, low, high)
+    declared = low is not None or high is not None
+    if not (np.isfinite(lows).all() and np.isfinite(highs).all()):
+        return Unmeasured(layout, n_actions, lows, highs, order, interactions)
+    basis = Fourier(low=lows, high=highs, order=order, interactions=interactions, clip=declared)
+    return Mixed(layout, n_actions, basis) if layout.has_parts else PerAction(basis, n_actions)
+
+
+def basis_for(dim: int) -> tuple[int, int | None]:
+    """Order and interactions of the default Fourier basis of so many real numbers.
+
+    >>> basis_for(2), basis_for(6)
+    ((3, None), (1, 2))
+    """
+    return (ORDERS[dim], None) if dim in ORDERS else (1, 2)
+
+
+def _require_few(layout: Layout, pairs: int, n_actions: int, space: Any) -> None:
+    """Refuse a Box of many dimensions, and a mixture with too many features in all."""
+    dim = layout.dim
+    if dim > MOST_DIMENSIONS:
+        what = "an image" if _is_image(space) else f"{dim} real numbers"
         raise ValueError(
-            f"the observation space has no finite bounds in dimension {', '.join(map(str, wide.tolist()))}, and ranges "
-            "are never guessed from data; declare them, and pass features=features.PerAction(features.Fourier("
-            f"low=[...], high=[...], order={order}, clip=True), {n_actions})"
+            f"default features go up to {MOST_DIMENSIONS} dimensions; the observation space {space} is {what}; pass "
+            f"features such as features.PerAction(features.RandomFourier(space, dim=129, width=0.5), {n_actions}), or "
+            "a map of yours that makes a few numbers of an observation (features.FunctionFeatures)"
         )
-    return Fourier(space, order=order)
+    order, interactions = basis_for(dim)
+    terms = (order + 1) ** dim if interactions is None else 1 + dim * order + comb(dim, 2) * order**2
+    if pairs * terms > MOST_FEATURES:
+        raise ValueError(
+            f"observation_space {space} has {pairs} combinations of whole numbers and actions, each with {terms} "
+            f"features of its {dim} real numbers: more than {MOST_FEATURES}; group the whole numbers, or pass "
+            "features=features.FunctionFeatures(...)"
+        )
 
 
-def _order(dim: int) -> int:
-    """The highest order with at most MOST_TERMS terms."""
-    return max(order for order in range(1, HIGHEST_ORDER + 1) if (order + 1) ** dim <= MOST_TERMS)
+def _is_image(space: Any) -> bool:
+    return isinstance(space, gymnasium_spaces().Box) and len(space.shape) >= 2 and space.dtype == np.uint8
+
+
+def _bounds(space: Any, low: ArrayLike | None, high: ArrayLike | None) -> tuple[Array, Array]:
+    """The bounds of the space, or the declared ones; infinite where there are none worth the name."""
+    lows, highs = bounds_of_parts(space)
+    for name, given, bounds in (("low", low, lows), ("high", high, highs)):
+        if given is not None:
+            numbers = np.array(given, dtype=np.float64)
+            finite_array(name, np.where(np.isinf(numbers), 0.0, numbers))
+            if numbers.shape != bounds.shape:
+                raise ValueError(f"{name} must have one number per dimension, {len(bounds)}; got {numbers.shape}")
+            bounds[:] = numbers
+    lows[~(np.abs(lows) < AS_GOOD_AS_INFINITE)] = -np.inf
+    highs[~(np.abs(highs) < AS_GOOD_AS_INFINITE)] = np.inf
+    return lows, highs

@@ -48,6 +48,7 @@ class OneHot:
 
     stationary: ClassVar[bool] = True
     custom: ClassVar[bool] = False
+    exact: ClassVar[bool] = True  # every function of (s, a) is linear in these features
     block_dim: ClassVar[int] = 1
     validates_output: ClassVar[bool] = True  # norms and blocks are checked before they are returned
 

@@ -6,6 +6,7 @@ space is looked at. A range is never guessed from data.
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, final
 
 import numpy as np
@@ -70,22 +71,24 @@ def sizes_of(space: Any) -> tuple[IntArray, IntArray]:
 
 
 def n_actions_of(space: Any) -> int:
-    """The number of actions of a Discrete space. Action i of s4q is the environment's `space.start + i`.
+    """The number of actions: of a Discrete space, or of all combinations of a MultiDiscrete or MultiBinary one.
 
-    >>> from gymnasium.spaces import Discrete
-    >>> n_actions_of(Discrete(3, start=1))
-    3
+    >>> from gymnasium.spaces import Discrete, MultiDiscrete
+    >>> n_actions_of(Discrete(3, start=1)), n_actions_of(MultiDiscrete([2, 3]))
+    (3, 6)
     """
     spaces = gymnasium_spaces()
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
-        cure = "number the combinations with a wrapper (gymnasium.ActionWrapper) that makes them one Discrete"
-    elif isinstance(space, spaces.Box):
-        cure = "choose finitely many actions with gymnasium.wrappers.DiscretizeAction"
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        sizes, _ = sizes_of(space)
+        return prod(sizes.tolist())
+    if isinstance(space, spaces.Box):
+        cure = "choose finitely many actions: s4q.wrappers.DiscreteActions(env, 5) takes 5 values of each number"
     else:
         cure = "make it one Discrete with a wrapper (gymnasium.ActionWrapper)"
-    raise ValueError(f"action_space must be Discrete; got {_name(space)}; {cure}")
+    raise ValueError(
+        f"action_space must be finite (Discrete, MultiDiscrete or MultiBinary), since the policy takes an argmax over "
+        f"all actions; got {_name(space)}; {cure}"
+    )
 
 
 def _name(space: Any) -> str:

@@ -15,7 +15,7 @@ from s4q.learners.main_loop import PhaseRecord
 
 _STANDARD_ERRORS = 2.0  # below the mean
 _LEAST_SHARE = 0.01  # of the variance of all returns: the policies differ by so much at least
-_PRIOR_SAMPLES = 3.0  # weight of the variance within all policies in the variance of one
+_PRIOR_SAMPLES = 30.0  # weight of the variance within all policies in that of one: 14 wins in a row say little of it
 
 
 @final
@@ -31,8 +31,8 @@ class Candidate:
 
     @classmethod
     def of(cls, record: PhaseRecord) -> "Candidate":
-        """The policy of a phase that has played at least one episode."""
-        return cls(record.q, record.phase, record.n_episodes, record.return_sum, record.return_sum_sq)
+        """The policy of a phase that has played an episode to its end. Episodes that were cut are left out."""
+        return cls(record.q, record.phase, record.n_returns, record.return_sum, record.return_sum_sq)
 
     @property
     def mean(self) -> float:
@@ -54,7 +54,7 @@ class BestPolicy:
     policy differ by W, the variance within. Both come from the returns of all candidates. The mean of a candidate with
     n episodes is pulled towards the mean m of all:
 
-        e = s^2 / n,   s^2 = ((n - 1) s_own^2 + 3 W) / (n + 2),   k = B / (B + e)
+        e = s^2 / n,   s^2 = ((n - 1) s_own^2 + 30 W) / (n + 29),   k = B / (B + e)
         worth = m + k (mean - m) - 2 sqrt(k e)
 
     So a single lucky episode wins where returns of one policy hardly vary, and loses where they vary as much as those

@@ -73,7 +73,7 @@ def diagnose(
     if running is not None and running.n_episodes == 0:
         running = None
     findings = [
-        *_bound_findings(spec, signs, [one for one in (last, running) if one is not None]),
+        *_bound_findings(spec, signs, [one for one in (last, running) if one is not None and one.n_returns]),
         *_action_findings(spec, signs),
         *_level_law_findings(constants, signs, n_main, pooled_gram),
         *_sample_findings(constants, sampled_steps),
@@ -158,9 +158,9 @@ def _level_law_findings(constants: Constants, signs: Signs, n_main: int, gram: A
 
 def _promise_findings(spec: Spec, record: PhaseRecord, practical: bool, proven: bool) -> Iterator[Finding]:
     """Optimism: what Q promised against what the policy got, and against the value bound."""
-    if record.start_value_sum is None:
+    if record.start_value_sum is None or not record.n_returns:
         return
-    n, bound = record.n_episodes, spec.value_bound[0]
+    n, bound = record.n_returns, spec.value_bound[0]
     promised, got = record.start_value_sum / n, record.return_sum / n
     at_bound = promised >= 0.999 * bound or got > bound
     if got > promised + SURE * standard_error(record, bound):
@@ -184,9 +184,9 @@ def _promise_findings(spec: Spec, record: PhaseRecord, practical: bool, proven: 
 def _lost_optimism_findings(spec: Spec, record: PhaseRecord, signs: Signs, proven: bool) -> Iterator[Finding]:
     """An optimistic promise is never below what some policy can get, so never below what one got."""
     best, bound = signs.best, spec.value_bound[0]
-    if best is None or best.phase == record.phase or record.start_value_sum is None:
+    if best is None or best.phase == record.phase or record.start_value_sum is None or not record.n_returns:
         return
-    n = record.n_episodes
+    n = record.n_returns
     promised, got = record.start_value_sum / n, record.return_sum / n
     # Other start states may promise other values: their spread is at most that of returns.
     if best.lower - promised <= _VISIBLE * bound + SURE * standard_error(record, bound):
@@ -211,7 +211,9 @@ def _stuck_findings(constants: Constants, record: PhaseRecord, n_before: int) ->
     bound = spec.value_bound[0]
     if record.start_value_sum is None or record.phase == 1 or n < max(_FEW, n_before):
         return
-    promised, got = record.start_value_sum / n, record.return_sum / n
+    if not record.n_returns:
+        return
+    promised, got = record.start_value_sum / record.n_returns, record.return_sum / record.n_returns
     short = promised - got - SURE * standard_error(record, bound)
     if short <= 0.02 * bound:
         return

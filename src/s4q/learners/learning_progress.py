@@ -36,13 +36,19 @@ class Stretch:
     return_sum: float
     start_value_sum: float | None  # what the policies promised at the start states; None where it is not known
     directions_seen: int  # at its end
+    n_truncated: int = 0  # episodes that were cut, which are in neither sum
+
+    @property
+    def n_returns(self) -> int:
+        """Episodes whose return is known."""
+        return self.n_episodes - self.n_truncated
 
     @property
     def gap(self) -> float | None:
         """What the policies promised an episode beyond what they got."""
-        if self.start_value_sum is None:
+        if self.start_value_sum is None or not self.n_returns:
             return None
-        return (self.start_value_sum - self.return_sum) / self.n_episodes
+        return (self.start_value_sum - self.return_sum) / self.n_returns
 
     def then(self, later: "Stretch") -> "Stretch":
         """Both as one."""
@@ -51,6 +57,7 @@ class Stretch:
             self.return_sum + later.return_sum,
             sum_if_known(self.start_value_sum, later.start_value_sum),
             later.directions_seen,
+            self.n_truncated + later.n_truncated,
         )
 
 
@@ -69,14 +76,18 @@ class ExplorationHistory:
     def with_phase(self, record: PhaseRecord) -> "ExplorationHistory":
         """The same with one phase more, which has played at least one episode."""
         seen = directions_seen(record.cov_ref + record.increment)
-        return self._with(Stretch(record.n_episodes, record.return_sum, record.start_value_sum, seen))
+        return self._with(
+            Stretch(record.n_episodes, record.return_sum, record.start_value_sum, seen, record.n_truncated)
+        )
 
     def with_running(self, record: PhaseRecord | None) -> "ExplorationHistory":
         """The same with the phase that is running; what it has seen is not counted yet."""
         if record is None or not record.n_episodes:
             return self
         seen = self.stretches[-1].directions_seen if self.stretches else 0
-        return self._with(Stretch(record.n_episodes, record.return_sum, record.start_value_sum, seen))
+        return self._with(
+            Stretch(record.n_episodes, record.return_sum, record.start_value_sum, seen, record.n_truncated)
+        )
 
     def _with(self, new: Stretch) -> "ExplorationHistory":
         kept = [*self.stretches, new]
@@ -174,7 +185,7 @@ class LearningProgress:
         history = history.with_running(running)
         count = history.newest(1 / _RECENT)
         recent, before = history.stretches[len(history.stretches) - count :], history.stretches[: -count or None]
-        n = sum(one.n_episodes for one in recent)
+        n, known = sum(one.n_episodes for one in recent), sum(one.n_returns for one in recent)
         seen = recent[-1].directions_seen if recent else seen_at_start
         promised = None
         for one in recent:
@@ -184,8 +195,8 @@ class LearningProgress:
         return cls(
             episodes=history.n_episodes,
             phases=phases,
-            promise=None if promised is None else promised / n + shift,
-            mean_return=sum(one.return_sum for one in recent) / n + shift if n else None,
+            promise=None if promised is None or not known else promised / known + shift,
+            mean_return=sum(one.return_sum for one in recent) / known + shift if known else None,
             recent_episodes=n,
             most=spec.value_bound[0] + shift,
             best_return=None if best is None else best.mean + shift,

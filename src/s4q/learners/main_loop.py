@@ -31,6 +31,12 @@ class PhaseRecord:
     return_sum: float
     return_sum_sq: float | None  # None where the collector cannot tell
     start_value_sum: float | None  # what Q promised at the start states that were seen
+    n_truncated: int = 0  # episodes that were cut before their horizon; they are in none of the last three sums
+
+    @property
+    def n_returns(self) -> int:
+        """Episodes whose return is known."""
+        return self.n_episodes - self.n_truncated
 
     def promise(self, spec: Spec) -> float | None:
         """What Q promised an episode, in the user's units; None where it is not known.
@@ -38,14 +44,16 @@ class PhaseRecord:
         Args:
             spec: The problem.
         """
-        if self.start_value_sum is None or not self.n_episodes:
+        if self.start_value_sum is None or not self.n_returns:
             return None
-        return self.start_value_sum / self.n_episodes + spec.horizon * spec.reward_min
+        return self.start_value_sum / self.n_returns + spec.horizon * spec.reward_min
 
     def check_restored(self) -> None:
         """Parts read from a file must be of one problem."""
         n, horizon = len(self.cov_ref), len(self.ridge)
         require_shape("theta", self.q.theta, (horizon, *self.cov_ref.shape[1:3]), "(H, n_blocks, k)")
+        if self.n_truncated > self.n_episodes:
+            raise ValueError(f"{self.n_truncated} of {self.n_episodes} episodes cannot have been cut")
         if n not in (1, horizon):
             raise ValueError(f"cov_ref needs one Gram matrix, or one a level ({horizon}); got {n}")
 
@@ -83,6 +91,7 @@ class MainLoop:
     return_sum: float = 0.0
     return_sum_sq: float | None = 0.0
     start_value_sum: float | None = 0.0
+    n_truncated: int = 0
 
     def __post_init__(self) -> None:
         # Pooled steps have one Gram matrix; the trigger then takes the ridge of the first level.
@@ -120,6 +129,7 @@ class MainLoop:
         self.progress = self.progress + answer.progress
         self.increment = self.increment + answer.grams
         self.n_episodes += answer.n_episodes
+        self.n_truncated += answer.n_truncated
         self.return_sum += answer.return_sum
         self.return_sum_sq = sum_if_known(self.return_sum_sq, answer.return_sum_sq)
         self.start_value_sum = sum_if_known(self.start_value_sum, answer.start_value_sum)
@@ -137,6 +147,8 @@ class MainLoop:
             )
         if not 1 <= answer.n_episodes <= request.n_episodes:
             raise ValueError(f"answer holds {answer.n_episodes} episodes, not 1 to {request.n_episodes} as asked")
+        if not 0 <= answer.n_truncated <= answer.n_episodes:
+            raise ValueError(f"answer.n_truncated must lie in 0..{answer.n_episodes}; got {answer.n_truncated}")
         want = self.cov_ref.shape
         if answer.grams.shape != want or answer.progress.shape != self.progress.shape:
             raise ValueError(

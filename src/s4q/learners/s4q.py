@@ -219,7 +219,7 @@ class S4Q:
     @property
     def _best_candidate(self) -> Candidate | None:
         best, loop = self._best, self._loop
-        if self._s3q is None and loop.n_episodes:  # the running phase counts too
+        if self._s3q is None and loop.record().n_returns:  # the running phase counts too
             best = best.with_candidate(Candidate.of(loop.record()))
         return best.best
 
@@ -423,8 +423,9 @@ class S4Q:
     def _end_phase(self) -> None:
         loop = self._loop
         self.last_phase = loop.record()
-        self._best = self._best.with_candidate(Candidate.of(self.last_phase))
-        self._signs = self._signs.with_phase(self.last_phase, self.spec.value_bound[0])
+        if self.last_phase.n_returns:  # a policy whose episodes were all cut has no return to be judged by
+            self._best = self._best.with_candidate(Candidate.of(self.last_phase))
+            self._signs = self._signs.with_phase(self.last_phase, self.spec.value_bound[0])
         self._history = self._history.with_phase(self.last_phase)
         self.memory.append(loop.q, loop.n_episodes)  # [Alg2:Append]
         self._gram = loop.cov_ref + loop.increment

@@ -52,9 +52,9 @@ class Signs:
         return 0 if self.by_level is None else self.by_level.nbytes
 
     def with_phase(self, record: PhaseRecord, bound: float) -> "Signs":
-        """The same with one phase more, which has played at least one episode. bound: of the returns."""
-        mean = record.return_sum / record.n_episodes
-        new = ProvenReturn(record.phase, record.n_episodes, mean, mean - SURE * standard_error(record, bound))
+        """The same with one phase more, which has played at least one episode to its end. bound: of the returns."""
+        mean = record.return_sum / record.n_returns
+        new = ProvenReturn(record.phase, record.n_returns, mean, mean - SURE * standard_error(record, bound))
         best = new if self.best is None or new.lower > self.best.lower else self.best
         return replace(self, best=best, largest_return=max(self.largest_return, some_return(record)))
 
@@ -72,7 +72,7 @@ class Signs:
 
 def some_return(record: PhaseRecord) -> float:
     """A number that at least one return of the phase has reached: no return is negative, so E R^2 <= max R E R."""
-    mean = record.return_sum / record.n_episodes
+    mean = record.return_sum / record.n_returns
     if record.return_sum_sq is None or record.return_sum <= 0:
         return mean
     return max(mean, record.return_sum_sq / record.return_sum)
@@ -80,7 +80,7 @@ def some_return(record: PhaseRecord) -> float:
 
 def standard_error(record: PhaseRecord, bound: float) -> float:
     """Of the mean return, for few episodes rather too large; the largest it can be where squares are not known."""
-    n, mean = record.n_episodes, record.return_sum / record.n_episodes
+    n, mean = record.n_returns, record.return_sum / record.n_returns
     if record.return_sum_sq is None or n < 2:
         # Returns in [0, bound] with this mean have at most this variance; the mean itself is not known exactly.
         near = mean + np.sign(bound / 2 - mean) * min(abs(bound / 2 - mean), bound / sqrt(n))

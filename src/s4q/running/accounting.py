@@ -30,12 +30,14 @@ class Run(Totals):
     """What a run learned and what it cost, in the user's units. `run` makes it.
 
     Attributes:
-        episodes: Episodes played, the sum of the next three.
+        episodes: Episodes played, the sum of the next four.
         main_episodes: Episodes of main loops, in which new policies are tried.
         replay_episodes: Episodes of regressions; for S4Q the price of bounded memory.
         evaluation_episodes: Episodes of evaluations, from which nothing is learned.
         discarded_episodes: Episodes that an executor played ahead and nobody used, in none of the numbers above. How
             many there are depends on the executor, and nothing else does.
+        warm_up_episodes: Episodes of random actions that measured the ranges of observations, where those were open.
+        truncated_episodes: Episodes of main loops that were cut before their horizon.
         steps: Steps played.
         phases: Phases (for S3Q epochs) that the learner has finished.
         regret: Exact regret of all episodes. None where the problem is not a FiniteMDP.
@@ -43,7 +45,7 @@ class Run(Totals):
         optimistic_value: The learner's value of the start. None where the problem is not a FiniteMDP.
         nbytes: Bytes held by the learner.
         cpu_seconds: CPU time, of all parts of a resumed run and of the workers of an executor.
-        mean_return: Mean return of main-loop episodes. None where there were none.
+        mean_return: Mean return of main-loop episodes that were not cut. None where there were none.
         mean_length: Their mean length, in steps.
         curve: A point per finished phase, and one for the end.
         policy: The newest policy.
@@ -286,7 +288,7 @@ class Accounting:
     @property
     def learned(self) -> int:
         """Episodes that the learner asked for."""
-        return self.episodes - self.evaluations.n_episodes
+        return self.episodes - self.evaluations.n_episodes - self._so_far.warm_up_episodes
 
     def answered(self, request: Request, answer: Any) -> Answered:
         """What listeners are told of a request that is answered in full, or of a shard of an evaluation."""
@@ -338,9 +340,11 @@ class Accounting:
         return Point(
             episodes=now.episodes,
             main_episodes=now.played.episodes,
-            replay_episodes=now.episodes - now.played.episodes - evaluated,
+            replay_episodes=now.episodes - now.played.episodes - evaluated - now.warm_up_episodes,
             evaluation_episodes=evaluated,
             discarded_episodes=self._discarded(),
+            warm_up_episodes=now.warm_up_episodes,
+            truncated_episodes=now.played.truncated,
             steps=now.steps,
             phases=self._learner.phases,
             regret=None if mdp is None else now.regret,

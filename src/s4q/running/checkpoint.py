@@ -145,6 +145,7 @@ def where_to_begin(
     record: bool,
     evaluation_share: float | None,
     max_steps: int | None = None,
+    warm_up: tuple[int, int] = (0, 0),
 ) -> tuple[Learner, Progress]:
     """The learner and the progress to go on from. Refused where the run would not be the interrupted one."""
     if not isinstance(source, Checkpoint):
@@ -153,6 +154,8 @@ def where_to_begin(
         before = getattr(source, "n_logged", 0)
         name = blake2b(repr((*begins, before, share, max_steps)).encode(), digest_size=6).hexdigest()
         begun = Progress(budget=episodes, name=name, evaluation_share=share, max_steps=max_steps)
+        begun.episodes = begun.warm_up_episodes = warm_up[0]
+        begun.steps = warm_up[1]
         return source, replace(begun, record=() if record else None)
     progress = source.progress
     if source.learner.n_episodes != source.n_episodes:

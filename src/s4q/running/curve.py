@@ -27,6 +27,8 @@ class Totals:
     mean_length: float | None = None  # in steps, of the same
     evaluation_episodes: int = 0  # of evaluations (Evaluate), from which nothing is learned
     discarded_episodes: int = 0  # played ahead by an executor and not used, in none of the numbers above
+    warm_up_episodes: int = 0  # that measured the ranges of observations, from which nothing else is learned
+    truncated_episodes: int = 0  # of main loops, that were cut before their horizon
     promise: float | None = None  # what the policy promised at the start of these episodes, in the user's units
     share_seen: float | None = None  # of the directions of the features, 0 to 1; of S4Q alone
     best_return: float | None = None  # mean return of the best policy so far, by its own episodes; of S4Q alone
@@ -50,17 +52,22 @@ class Played:
 
     episodes: int = 0
     steps: int = 0
-    return_sum: float = 0.0  # in shifted rewards
+    return_sum: float = 0.0  # in shifted rewards, of the episodes that were not cut
+    truncated: int = 0  # episodes that were cut before their horizon
 
     def with_answer(self, answer: Visits) -> "Played":
         """The totals with the episodes of `answer` added."""
         return Played(
-            self.episodes + answer.n_episodes, self.steps + answer.n_steps, self.return_sum + answer.return_sum
+            self.episodes + answer.n_episodes,
+            self.steps + answer.n_steps,
+            self.return_sum + answer.return_sum,
+            self.truncated + answer.n_truncated,
         )
 
     def mean_return(self, spec: Spec) -> float | None:
-        """In the user's units; None without episodes."""
-        return self.return_sum / self.episodes + spec.horizon * spec.reward_min if self.episodes else None
+        """In the user's units, of the episodes that were not cut; None without any."""
+        known = self.episodes - self.truncated
+        return self.return_sum / known + spec.horizon * spec.reward_min if known else None
 
     @property
     def mean_length(self) -> float | None:

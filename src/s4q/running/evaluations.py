@@ -61,7 +61,7 @@ class Evaluations:
 
     def __init__(self, learner: Evaluated, before: Progress) -> None:
         self._learner, self._schedule = learner, Schedule(before.evaluation_share, before.budget)
-        learned = before.episodes - before.evaluation_episodes
+        learned = before.episodes - before.evaluation_episodes - before.warm_up_episodes
         # Every run has an id of its own, because it learns something before it evaluates. 0 is left to `Agent`.
         self._id = 1 + getattr(learner, "n_episodes", 0) - learned
         self._keep_all = before.record is not None

@@ -37,6 +37,7 @@ def run(
     progress_bar: bool = False,
     max_steps: int | None = None,
     executor: Executor | None = None,
+    warm_up: tuple[int, int] = (0, 0),
 ) -> Run:
     """Let a learner learn from a collector for a number of episodes. Call it again, with the same collector, to go on.
 
@@ -69,6 +70,8 @@ def run(
             such limit, or that of the interrupted run.
         executor: Who plays the episodes: `s4q.Processes(n)` or `s4q.Ray()`. It changes no bit of the result. None
             (default): they are played here, one after the other.
+        warm_up: Episodes and steps that were played before, to be counted in `episodes` and in the Run. `Agent` passes
+            those that measured ranges. Default: none. Ignored for a Checkpoint, which has counted them.
 
     Returns:
         What was learned and what it cost.
@@ -90,7 +93,9 @@ def run(
     _require_share(evaluation_share)
     if max_steps is not None:
         require_count("max_steps", max_steps, "the number of steps to play")
-    active, before = where_to_begin(learner, collector.seed, int(episodes), record, evaluation_share, max_steps)
+    active, before = where_to_begin(
+        learner, collector.seed, int(episodes), record, evaluation_share, max_steps, warm_up
+    )
     if before.max_steps is not None and before.evaluation_share:
         raise ValueError("evaluation_share is a share of a number of episodes; it cannot be used with a limit on steps")
     _require_one_problem(active, collector, int(episodes))

@@ -30,7 +30,7 @@ class Evaluation:
         mean: Mean return of the episodes.
         low: Lower end of its 95 % interval.
         high: Upper end.
-        n_episodes: Episodes played.
+        n_episodes: Episodes played to their end. Those that were cut before the horizon have no return.
         n_steps: Steps played.
     """
 
@@ -48,10 +48,15 @@ class Evaluation:
             seen: Their sums; the sum of squares must be known.
             spec: The problem; it says which returns are possible.
         """
+        if not seen.n_returns:
+            raise ValueError(
+                f"evaluate needs episodes that are played to their end, but all {seen.n_episodes} were cut before the "
+                f"horizon {spec.horizon}; raise the env's time limit, or choose a shorter horizon"
+            )
         low, high = interval(seen, possible_return(seen, spec))
         shift = spec.horizon * spec.reward_min
-        mean = seen.return_sum / seen.n_episodes
-        return cls(mean + shift, low + shift, high + shift, seen.n_episodes, seen.n_steps)
+        mean = seen.return_sum / seen.n_returns
+        return cls(mean + shift, low + shift, high + shift, seen.n_returns, seen.n_steps)
 
     def __str__(self) -> str:
         return (
@@ -80,7 +85,7 @@ def interval(seen: Returns, most: float) -> tuple[float, float]:
     """
     from scipy.special import stdtrit  # imported here, so that `import s4q` stays light
 
-    n, mean = seen.n_episodes, seen.return_sum / seen.n_episodes
+    n, mean = seen.n_returns, seen.return_sum / seen.n_returns
     if n == 1:
         return 0.0, max(most, mean)
     spread = max(cast(float, seen.return_sum_sq) / n - mean**2, 0.0)  # known wherever episodes are stepped

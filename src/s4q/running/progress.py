@@ -36,6 +36,7 @@ class Progress:
     certified: Certified | None = None  # where certificates are made along the way
     request_episodes: int = 0  # of the request that is answered in part
     request_steps: int = 0
+    warm_up_episodes: int = 0  # played before the first request, and counted in `episodes`
     max_steps: Positive | None = None  # of the whole run, where it has such a limit
     evaluation_share: float = 0.0
     evaluation_episodes: int = 0
@@ -43,7 +44,7 @@ class Progress:
 
     def check_restored(self) -> None:
         """Counts read from a file must agree."""
-        learned = self.episodes - self.evaluation_episodes
+        learned = self.episodes - self.evaluation_episodes - self.warm_up_episodes
         if not self.phase_played.episodes <= self.played.episodes <= learned:
             raise ValueError(f"main loops cannot have {self.played.episodes} of {learned} episodes")
         phases = [one.phase for one in self.record or ()]

@@ -10,12 +10,15 @@ from typing import Any, final
 
 import numpy as np
 
+from s4q.collectors.stepping.action_numbers import ActionNumbers
 from s4q.collectors.stepping.foreign_envs import advice_for
+from s4q.collectors.stepping.observations import lies_in
 from s4q.collectors.stepping.step_features import EpisodeAddress
 from s4q.collectors.stepping.wrappers import single_envs, wrappers_that_may_change
 from s4q.core.messages import FeatureMap, Spec
 from s4q.core.validation import require_count
-from s4q.features.spaces import cure_of, gymnasium_spaces, sizes_of
+from s4q.features.layout import is_raw
+from s4q.features.spaces import gymnasium_spaces, n_actions_of, sizes_of
 
 
 @final
@@ -27,7 +30,8 @@ class EnvFacts:
     space: Any  # of one observation
     box: bool  # True if that is a Box
     numbers: range | None  # the observations, where they are whole numbers
-    first_action: int  # the environment's number of action 0
+    raw: bool  # True if an observation is neither an array nor a whole number
+    actions: ActionNumbers  # the environment's own actions, by number
 
     @classmethod
     def of(cls, env: Any, spec: Spec, *, vector: bool = False) -> "EnvFacts":
@@ -39,13 +43,13 @@ class EnvFacts:
             require_env(env)
             space, actions = env.observation_space, env.action_space
         name = env_name(env)
-        _require_observations(space, name)
         _require_actions(actions, spec, name)
         _require_time(env, spec, name)
         spaces = gymnasium_spaces()
         discrete = isinstance(space, spaces.Discrete)
         numbers = range(int(space.start), int(space.start + space.n)) if discrete else None
-        return cls(name, space, isinstance(space, spaces.Box), numbers, int(actions.start))
+        box = isinstance(space, spaces.Box)
+        return cls(name, space, box, numbers, is_raw(space), ActionNumbers.of(actions))
 
     def check(self, observations: Sequence[Any], address: EpisodeAddress) -> None:
         """All observations of an episode must lie in the space that the environment declared."""
@@ -60,11 +64,7 @@ class EnvFacts:
             except (TypeError, ValueError):
                 pass  # of several shapes, or not numbers: found one by one below
         for step, observation in enumerate(observations):
-            try:
-                inside = _in_box(space, observation) if self.box else bool(space.contains(observation))
-            except Exception:
-                inside = False
-            if not inside:
+            if not lies_in(space, observation):
                 raise address.fault(
                     step,
                     f"observation {observation!r} lies outside of the env's observation_space {space}",
@@ -72,16 +72,31 @@ class EnvFacts:
                 )
 
 
-def _in_box(space: Any, observation: Any) -> bool:
-    """Bounds and shape; the dtype is the env's own affair."""
-    array = np.asarray(observation, dtype=np.float64)
-    return array.shape == space.shape and bool(np.all((array >= space.low) & (array <= space.high)))
-
-
 def env_name(env: Any) -> str:
     """The id it was made with, else its class."""
     spec = getattr(env, "spec", None)
     return str(spec.id) if spec is not None else type(getattr(env, "unwrapped", env)).__name__
+
+
+def made_env(env: Any) -> Any:
+    """The environment itself, or the one with this id.
+
+    >>> env_name(made_env("CartPole-v1"))
+    'CartPole-v1'
+    """
+    if not isinstance(env, str):
+        return env
+    try:
+        import gymnasium
+    except ImportError:
+        raise ImportError(f'the id {env!r} needs gymnasium; install it with: pip install "s4q[gym]"') from None
+    try:
+        return gymnasium.make(env)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise ValueError(
+            f"env must be a Gymnasium environment, or the id of one; {env!r} cannot be made ({error}); ids of another "
+            "package are known once it is imported"
+        ) from None
 
 
 def require_env(env: Any, methods: Sequence[str] = ("reset", "step")) -> None:
@@ -95,33 +110,23 @@ def require_env(env: Any, methods: Sequence[str] = ("reset", "step")) -> None:
 
 
 def _require_actions(space: Any, spec: Spec, name: str) -> None:
-    """As many actions as the Spec says; continuous and composite actions are refused."""
-    if not isinstance(space, gymnasium_spaces().Discrete):
-        raise ValueError(
-            f"{name}: actions must be finitely many, a Discrete space, since the policy takes an argmax over them; "
-            f"got {space}; wrap the env so that each number stands for one action"
-        )
-    if int(space.n) != spec.n_actions:
-        raise ValueError(f"{name}: the env has {space.n} actions, but spec.n_actions is {spec.n_actions}")
-
-
-def _require_observations(space: Any, name: str) -> None:
-    """Observations must be arrays or whole numbers."""
-    spaces = gymnasium_spaces()
-    if not isinstance(space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
-        raise ValueError(
-            f"{name}: observations must be arrays or whole numbers (Box, Discrete, MultiDiscrete, MultiBinary); got "
-            f"{space}; {cure_of(space)}"
-        )
+    """As many actions as the Spec says; continuous actions are refused."""
+    try:
+        n_actions = n_actions_of(space)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if n_actions != spec.n_actions:
+        raise ValueError(f"{name}: the env has {n_actions} actions, but spec.n_actions is {spec.n_actions}")
 
 
 def _require_time(env: Any, spec: Spec, name: str) -> None:
-    """No time limit below the horizon: a truncation is no part of the problem that is learned."""
+    """No time limit below the horizon, unless all levels are alike: the last levels would never be seen."""
     limit = time_limit(env)
-    if limit is not None and limit < spec.horizon:
+    if limit is not None and limit < spec.horizon and not spec.stationary:
         raise ValueError(
-            f"{name}: the env is truncated after {limit} steps, but the horizon is {spec.horizon}; make it with "
-            f"max_episode_steps={spec.horizon} or more, or choose a horizon of at most {limit}"
+            f"{name}: the env is truncated after {limit} steps, but the horizon is {spec.horizon}, so the steps after "
+            f"{limit} would never be seen; make it with max_episode_steps={spec.horizon} or more, choose a horizon of "
+            f"at most {limit}, or declare stationary=True if all steps are alike"
         )
 
 

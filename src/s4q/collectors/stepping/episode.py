@@ -31,6 +31,7 @@ class Episode:
     rewards: list[float]  # (T,), in the user's units
     ended: bool  # the environment ended the episode with the last of these steps
     which: int = 0  # the policy of the mixture
+    truncated: bool = False  # it was cut after the last of its steps, before its horizon: its return is not known
 
     def part(self, levels: range) -> "Episode":
         """The steps at these levels, as far as the episode came, and the features after them."""
@@ -38,9 +39,16 @@ class Episode:
         vectors, blocks = self.vectors[begin : end + 1], self.blocks[begin : end + 1]
         if 2 * len(blocks) < len(self.blocks):  # a view would keep all the other rows alive
             vectors, blocks = vectors.copy(), blocks.copy()
-        ended = self.ended and end >= len(self.actions)
+        last = end >= len(self.actions)
         return Episode(
-            self.first + begin, vectors, blocks, self.actions[begin:end], self.rewards[begin:end], ended, self.which
+            self.first + begin,
+            vectors,
+            blocks,
+            self.actions[begin:end],
+            self.rewards[begin:end],
+            self.ended and last,
+            self.which,
+            self.truncated and last,
         )
 
     def chosen(self) -> tuple[Array, IntArray]:
@@ -84,7 +92,7 @@ class EpisodePlayer:
         self.observations: list[Any] = []
         self.over = False
         self._features: list[StepFeatures] = []  # one per step, and one more where `needs_next`
-        self._ended = False
+        self._ended = self._truncated = False
         self._which = which
         self._horizon = spec.horizon
         self._low, self._high, self._slack = spec.reward_min, spec.reward_max, spec.reward_slack
@@ -101,7 +109,7 @@ class EpisodePlayer:
         self.actions.append(action)
         return action
 
-    def observe(self, reward: Any, observation: Any, terminated: Any) -> bool:
+    def observe(self, reward: Any, observation: Any, terminated: Any, truncated: Any = False) -> bool:
         """Take in what the action led to; True when the episode is over."""
         step = len(self.rewards)
         try:
@@ -110,19 +118,40 @@ class EpisodePlayer:
             raise self.address.fault(step, f"the reward is {reward!r}", "it must be a number") from None
         self.rewards.append(value if self._low <= value <= self._high else self._clipped(value, step))
         self._ended = terminated if terminated is False or terminated is True else self.flag("terminated", terminated)
+        cut = truncated if truncated is False or truncated is True else self.flag("truncated", truncated)
         self.over = self._ended or step + 1 == self._last
         if self.over:
             self.observations.append(observation)
             if self._needs_next and not self._ended:
-                # Pooled steps are samples for every level, so the last level has features after it too.
-                after = self._featurizer(min(step + 1, self._horizon - 1), observation, self.address, step + 1)
-                self._features.append(after)
+                self._look_ahead(observation)
+        elif cut:
+            self.cut(observation)
         return self.over
+
+    def take_back(self) -> None:
+        """Forget the newest action, which nothing has come of."""
+        self.actions.pop()
+        self.observations.pop()
+        self._features.pop()
+
+    def cut(self, observation: Any) -> None:
+        """Cut the episode after the step just taken, which led to this observation."""
+        self.over = self._truncated = True
+        self.observations.append(observation)
+        self._look_ahead(observation)
+
+    def _look_ahead(self, observation: Any) -> None:
+        """The features after the last step.
+
+        Pooled steps are samples for every level, so the last level has features after it too.
+        """
+        step = len(self.rewards)
+        self._features.append(self._featurizer(min(step, self._horizon - 1), observation, self.address, step))
 
     def episode(self) -> Episode:
         """The finished episode; its features are checked."""
         vectors, blocks = self._featurizer.stacked(self._features, self.address)
-        return Episode(0, vectors, blocks, self.actions, self.rewards, self._ended, self._which)
+        return Episode(0, vectors, blocks, self.actions, self.rewards, self._ended, self._which, self._truncated)
 
     def flag(self, name: str, value: Any) -> bool:
         """True or False, however it is written, at the step just taken; a word such as "no" would count as True."""

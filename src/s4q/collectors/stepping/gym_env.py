@@ -19,15 +19,15 @@ _STEP = ("observation", "reward", "terminated", "truncated", "info")
 
 @final
 class GymCollector(SteppingCollector):
-    """Answers requests by stepping a Gymnasium environment with a Discrete action space.
+    """Answers requests by stepping a Gymnasium environment with finitely many actions.
 
     Every episode begins with `env.reset(seed=...)`. The seed is made from `seed` and the number of the episode, so the
     same episodes come out of one env, of a vector of envs and of any number of workers. These seeds have 63 bits, or
-    31 for an env that refuses so many at its first reset. `terminated` ends an episode for good; `truncated` before
-    the horizon is an error.
+    31 for an env that refuses so many at its first reset. `terminated` ends an episode for good. `truncated` before the
+    horizon cuts it: its steps are data, the last one with its next state, and its return counts nowhere.
 
     Args:
-        env: The environment. Its observations are arrays or whole numbers.
+        env: The environment. Its actions are Discrete, MultiDiscrete or MultiBinary.
         features: The map from observations to features.
         spec: Sizes, horizon and declared reward range; `Spec.of` makes one.
         seed: Seed of all random numbers, the env's included. 0 by default; None draws one and keeps it in `seed`.
@@ -41,7 +41,7 @@ class GymCollector(SteppingCollector):
         facts = EnvFacts.of(env, spec)
         self.env = env
         self.name = facts.name
-        self._first_action = facts.first_action
+        self._actions = facts.actions
         self._players = EpisodePlayers(facts.name, features, spec, self.seed, facts)
         self._seeds = EnvSeeds()
 
@@ -50,7 +50,7 @@ class GymCollector(SteppingCollector):
 
     def _step(self, players: list[EpisodePlayer]) -> None:
         (player,) = players
-        step, first, address = self.env.step, self._first_action, player.address
+        step, own_action, address = self.env.step, self._actions, player.address
         try:
             happened = self._seeds.reset([player.draws], lambda seeds: self.env.reset(seed=seeds[0]))
         except Exception as error:
@@ -62,26 +62,15 @@ class GymCollector(SteppingCollector):
             action = player.act(observation)
             h = len(player.rewards)
             try:
-                happened = step(first + action)
+                happened = step(own_action(action))
             except Exception as error:
                 what = f"env.step raised {type(error).__name__}: {error}"
                 raise address.fault(h, what, "correct the env; nothing was learned from here on") from error
             if not isinstance(happened, (tuple, list)) or len(happened) != len(_STEP):
                 raise address.fault(h, *_wrong_parts("env.step", happened, _STEP))
             observation, reward, terminated, truncated, _ = happened
-            if player.observe(reward, observation, terminated):
+            if player.observe(reward, observation, terminated, truncated):
                 return
-            if truncated is not False and player.flag("truncated", truncated):
-                raise truncation(player, self.spec.horizon)
-
-
-def truncation(player: EpisodePlayer, horizon: int) -> ValueError:
-    """The error of an episode that the environment cut at the step just taken."""
-    return player.address.fault(
-        len(player.rewards) - 1,
-        f"the env truncated the episode before the horizon {horizon}",
-        "a cut is no end of the problem: raise the env's time limit, or return terminated=True where it truly ends",
-    )
 
 
 def _wrong_parts(method: str, returned: Any, names: tuple[str, ...]) -> tuple[str, str]:

@@ -13,8 +13,9 @@ from s4q.collectors.seeding import EpisodeDraws
 from s4q.core.blocks import Array, IntArray, Phi, States
 from s4q.core.messages import FeatureMap, Spec
 from s4q.core.spec import require_map, require_spec_fits
-from s4q.features import Dense, PerAction
+from s4q.features import Dense, Mixed, PerAction
 from s4q.features.batches import UNIT
+from s4q.features.layout import raw_batch
 
 _MOST_REMEMBERED = 2**16
 
@@ -52,9 +53,16 @@ class StepFeatures(NamedTuple):
 
 @final
 class Featurizer:
-    """Evaluates a feature map on one observation at a time; whole-number observations are remembered."""
+    """Evaluates a feature map on one observation at a time; whole-number observations are remembered.
 
-    def __init__(self, features: FeatureMap, spec: Spec, discrete: bool) -> None:
+    Args:
+        features: The map from observations to features.
+        spec: Sizes of the problem.
+        discrete: True if observations are whole numbers.
+        raw: True if observations are neither arrays nor whole numbers. None (default): no space is known.
+    """
+
+    def __init__(self, features: FeatureMap, spec: Spec, discrete: bool, raw: bool | None = None) -> None:
         require_map(features)
         require_spec_fits(features, spec)
         self._features = features
@@ -69,6 +77,9 @@ class Featurizer:
         self._first_block = np.zeros(spec.n_actions, dtype=np.int64)
         self._n_blocks = spec.n_blocks
         self._discrete = discrete
+        # Where no space is known, a dictionary has parts, and a tuple has if the features are made for parts.
+        parts = (dict, tuple) if isinstance(features, Mixed) else (dict,)
+        self._parts: tuple[type, ...] = parts if raw is None else (object,) if raw else ()
         self._stationary = bool(getattr(features, "stationary", False))
         self._seen: dict[tuple[int, int], StepFeatures] = {}
 
@@ -81,7 +92,9 @@ class Featurizer:
             if known is not None:
                 return known
         try:
-            vectors, blocks = self._evaluate(h, np.array(observation)[None])
+            raw = isinstance(observation, self._parts)
+            batch = raw_batch([observation]) if raw else np.array(observation)[None]
+            vectors, blocks = self._evaluate(h, batch)
         except Exception as error:
             cure = "features take (h, states) and return Phi; check_features tries them on the observation space"
             what = f"the features raised {type(error).__name__} ({error}) at observation {observation!r}"

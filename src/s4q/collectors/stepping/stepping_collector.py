@@ -114,7 +114,8 @@ class EpisodePlayers:
         self._spec = spec
         self._seed = seed
         self._facts = facts
-        self._featurizer = Featurizer(features, spec, discrete=facts is not None and facts.numbers is not None)
+        discrete, raw = (False, None) if facts is None else (facts.numbers is not None, facts.raw)
+        self._featurizer = Featurizer(features, spec, discrete, raw)
         self._actors: IdentityCache[Policy, Actor] = IdentityCache(actor_of, size=256)
 
     def play(

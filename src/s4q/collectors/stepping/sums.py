@@ -120,6 +120,8 @@ class ReturnSums(EpisodeSums[Returns]):
         self._starts: list[tuple[Array, IntArray]] = []
 
     def _take(self, episode: Episode) -> None:
+        if episode.truncated:  # nobody knows what it would have returned, so its start says nothing either
+            return
         # 0 a step after an early end is -reward_min a step in shifted units, as for the steps taken.
         self._returns.append(sum(episode.rewards) - self._spec.horizon * self._spec.reward_min)
         self._starts.append((episode.vectors[:1].copy(), episode.blocks[:1].copy()))
@@ -127,12 +129,21 @@ class ReturnSums(EpisodeSums[Returns]):
     def answer(self) -> Returns:
         """The sums of the returns, and of the policy's own value at the starts."""
         returns, start_value_sum = np.array(self._returns), None
-        if isinstance(self._policy, LinearQ):
+        if isinstance(self._policy, LinearQ) and not self._starts:
+            start_value_sum = 0.0
+        elif isinstance(self._policy, LinearQ):
             vectors, blocks = (np.concatenate(arrays) for arrays in zip(*self._starts, strict=True))
             if vectors.shape[1] == 1:  # shared by all actions
                 vectors = np.repeat(vectors, self._spec.n_actions, axis=1)
             start_value_sum = float(self._policy.levels[0].value(Phi(vectors, blocks)).sum())
-        return Returns(self.n_episodes, float(returns.sum()), float(returns @ returns), start_value_sum, self._n_steps)
+        return Returns(
+            self.n_episodes,
+            float(returns.sum()),
+            float(returns @ returns),
+            start_value_sum,
+            self._n_steps,
+            self.n_episodes - len(returns),
+        )
 
 
 @final
@@ -183,6 +194,7 @@ class VisitSums(EpisodeSums[Visits]):
             start_value_sum=returns.start_value_sum,
             n_steps=self._n_steps,
             kept=transitions(self._kept, self._spec) if self._kept else None,
+            n_truncated=returns.n_truncated,
         )
 
     def _grams(self) -> Array:

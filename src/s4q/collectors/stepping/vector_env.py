@@ -11,7 +11,7 @@ import numpy as np
 from s4q.collectors.seeding import EnvSeeds
 from s4q.collectors.stepping.env_facts import EnvFacts
 from s4q.collectors.stepping.episode import Episode, EpisodePlayer
-from s4q.collectors.stepping.gym_env import truncation
+from s4q.collectors.stepping.observations import split_vector
 from s4q.collectors.stepping.stepping_collector import EpisodePlayers, SteppingCollector
 from s4q.collectors.stepping.sums import EpisodeSums
 from s4q.core.messages import FeatureMap, Spec
@@ -45,7 +45,7 @@ class VectorCollector(SteppingCollector):
             raise ValueError(f'{facts.name}: env.metadata["autoreset_mode"] must say how finished episodes are reset')
         self.env = env
         self.name = facts.name
-        self._first_action = facts.first_action
+        self._actions, self._space = facts.actions, facts.space
         self._players = EpisodePlayers(facts.name, features, spec, self.seed, facts)
         self._seeds = EnvSeeds()
         self._same_step = AutoresetMode(mode) is AutoresetMode.SAME_STEP
@@ -57,14 +57,15 @@ class VectorCollector(SteppingCollector):
     def _step(self, players: list[EpisodePlayer]) -> None:
         """Play these episodes side by side; sub-environments without an episode take action 0."""
         observations = self._reset(players)
-        actions = np.full(self.env.num_envs, self._first_action, dtype=self.env.single_action_space.dtype)
+        actions = self._actions.many(np.zeros(self.env.num_envs, dtype=np.int64))
+        actions = actions.astype(self.env.single_action_space.dtype)
         done = np.zeros(self.env.num_envs, dtype=np.bool_)
         while not all(player.over for player in players):
             if self._disabled and done.any():
                 self.env.reset(options={"reset_mask": done})  # or the next step would be refused
             for i, player in enumerate(players):
                 if not player.over:
-                    actions[i] = self._first_action + player.act(observations[i])
+                    actions[i] = self._actions(player.act(observations[i]))
             try:
                 seen, rewards, terminated, truncated, info = self.env.step(actions)
             except Exception as error:
@@ -74,8 +75,7 @@ class VectorCollector(SteppingCollector):
                 if not player.over:
                     # With SAME_STEP the observation is already the start of another episode.
                     arrived = info["final_obs"][i] if self._same_step and done[i] else observations[i]
-                    if not player.observe(rewards[i], arrived, bool(terminated[i])) and truncated[i]:
-                        raise truncation(player, self.spec.horizon)
+                    player.observe(rewards[i], arrived, bool(terminated[i]), bool(truncated[i]))
 
     def _reset(self, players: list[EpisodePlayer]) -> list[Any]:
         idle = self.env.num_envs - len(players)
@@ -93,8 +93,7 @@ class VectorCollector(SteppingCollector):
         return self._split(observations)
 
     def _split(self, observations: Any) -> list[Any]:
-        """One observation per sub-environment, copied: some environments write over them."""
-        return [np.array(observations[i]) for i in range(self.env.num_envs)]
+        return split_vector(self._space, observations, self.env.num_envs)
 
 
 def _step_failed(players: list[EpisodePlayer], error: Exception) -> ValueError:
