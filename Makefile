@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+SLOW_STAMP := .venv/.installed-slow
 
 PEERS := .venv-peers/bin
 PEERS_STAMP := .venv-peers/.installed
@@ -14,7 +15,7 @@ MUTANTS_STAMP := .venv-mutants/.installed
 help:
 	@echo "make demo   set up and run the main job"
 	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
-	@echo "make slow   statistical tests"
+	@echo "make slow   statistical tests, and storms that kill workers, nodes and drivers (installs Ray, 260 MB)"
 	@echo "make bench  benchmark tables (some minutes)"
 	@echo "make peers  tests against Stable-Baselines3 and environments of others, in an environment of their own (.venv-peers, some GB)"
 	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; tens of minutes, resumable)"
@@ -38,7 +39,12 @@ test: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/pytest -m "not slow" -n 2
 
-slow: $(STAMP)
+# Ray is large (260 MB), so only the storms install it.
+$(SLOW_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --group slow
+	@touch $(SLOW_STAMP)
+
+slow: $(SLOW_STAMP)
 	$(BIN)/pytest -m slow -n 2
 
 bench: $(STAMP)

@@ -41,6 +41,7 @@ from s4q.running.accounting import Run
 from s4q.running.archive import CheckpointError
 from s4q.running.checkpoint import Autosave, Checkpoint, load, save
 from s4q.running.evaluation_callback import EvaluationCallback
+from s4q.running.executors import Executor, Processes, Ray, Serial
 from s4q.running.logs import JsonLines, TensorBoard
 from s4q.running.loop import run
 from s4q.running.policy_evaluation import Evaluation
@@ -78,6 +79,7 @@ __all__ = [
     "Evaluate",
     "Evaluation",
     "EvaluationCallback",
+    "Executor",
     "Explore",
     "FeatureMap",
     "FiniteMDP",
@@ -91,12 +93,15 @@ __all__ = [
     "Phi",
     "Policy",
     "PolicyReplayMemory",
+    "Processes",
     "QLevel",
+    "Ray",
     "Regress",
     "Regression",
     "Request",
     "Returns",
     "Run",
+    "Serial",
     "Spec",
     "Stream",
     "StreamingLeastSquares",

@@ -49,6 +49,7 @@ from s4q.running.accounting import Answered, Run
 from s4q.running.archive import refusal
 from s4q.running.callbacks import Callback, listeners
 from s4q.running.checkpoint import Autosave, Checkpoint
+from s4q.running.executors.executor import Executor, Serial, collect, require_executor
 from s4q.running.loop import run
 from s4q.running.policy_evaluation import Evaluation
 from s4q.running.printing import PrintedPhases
@@ -115,6 +116,8 @@ class Agent:
         memory: What is remembered of past episodes, "sketch", "all" or "policies", as of S4Q. None (default): that of
             the preset.
         memory_bytes: Budget of "sketch", as of S4Q. None (default): 64 MiB.
+        executor: Who plays the episodes: `s4q.Processes(n)` or `s4q.Ray()`. It changes no bit of the result. None
+            (default): they are played here, one after the other.
         verbose: 0 (default) prints nothing. 1 prints about a line a second while it learns, 2 a line a phase.
 
     >>> import gymnasium as gym
@@ -143,6 +146,7 @@ class Agent:
         c_replay: float | None = None,
         memory: MemoryName | None = None,
         memory_bytes: int | None = None,
+        executor: Executor | None = None,
         verbose: int = 0,
     ) -> None:
         if verbose not in (0, 1, 2):
@@ -178,12 +182,14 @@ class Agent:
             memory=memory,
             memory_bytes=memory_bytes,
         )
-        self._assemble(env, features, learner, drawn_seed(seed))
+        self._assemble(env, features, learner, drawn_seed(seed), executor)
         self.verbose = verbose
 
     _warm_up: WarmUp | None = None  # what measured the ranges of the features
 
-    def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int) -> None:
+    def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int, executor: Executor | None) -> None:
+        self.executor: Executor = Serial() if executor is None else executor
+        require_executor(self.executor)
         self.collector = (VectorCollector if is_vector(env) else GymCollector)(env, features, learner.spec, seed)
         require_fit(features, spaces_of(env)[0], env_name(env))
         self.env = env
@@ -331,6 +337,7 @@ class Agent:
                 stop_when_gap=stop_when_gap,
                 evaluation_share=evaluation_share,
                 max_steps=total_timesteps,
+                executor=self.executor,
                 warm_up=warm_up,
             )
         finally:
@@ -344,7 +351,7 @@ class Agent:
             return (0, 0)
         observations, played = random_play(self.collector, n_warm_up_episodes(episodes))
         features, _ = waiting.measured(observations)
-        self._assemble(self.env, features, self.learner, self.seed)
+        self._assemble(self.env, features, self.learner, self.seed, self.executor)
         self._warm_up = WarmUp(waiting.dimensions, played.n_episodes, played.n_steps)
         return played.n_episodes, played.n_steps
 
@@ -384,6 +391,7 @@ class Agent:
                 checkpoint=self._autosave(checkpoint),
                 stop=stop,
                 stop_when_gap=stop_when_gap,
+                executor=self.executor,
             )
             self._interrupted = None
         finally:
@@ -454,7 +462,9 @@ class Agent:
         """
         require_count("episodes", episodes, "the number of episodes to play")
         require_count("first", first, "the number of the first episode", at_least=0)
-        seen = self.collector.collect(Evaluate(_EVALUATION, self._deployed(policy).q, int(episodes), done=int(first)))
+        request = Evaluate(_EVALUATION, self._deployed(policy).q, int(episodes), done=int(first))
+        with threadpool_limits(limits=1), self.executor.session(self.collector) as session:
+            seen = collect(session, request)
         return Evaluation.of(seen, self.learner.spec)
 
     def set_env(self, env: Any, *, allow_other: bool = False) -> None:
@@ -472,7 +482,7 @@ class Agent:
         if found:
             raise ValueError(f"env is another problem: {'; '.join(found)}; {_OVERRIDE}")
         kept = self.last_run, self.verbose, self._interrupted
-        self._assemble(env, self.features, self.learner, self.seed)
+        self._assemble(env, self.features, self.learner, self.seed, self.executor)
         self.last_run, self.verbose, self._interrupted = kept
 
     @property
@@ -549,7 +559,13 @@ class Agent:
 
     @classmethod
     def load(
-        cls, path: str | PathLike[str], env: Any, features: FeatureMap | None = None, *, allow_other: bool = False
+        cls,
+        path: str | PathLike[str],
+        env: Any,
+        features: FeatureMap | None = None,
+        *,
+        allow_other: bool = False,
+        executor: Executor | None = None,
     ) -> "Agent":
         """The agent of a file that `save` or a checkpoint of `learn` wrote.
 
@@ -562,6 +578,7 @@ class Agent:
             features: The feature map, needed only where it holds your own code. None (default): the one of the file.
             allow_other: True accepts an environment and features that are not those of the file. False (default): they
                 are refused.
+            executor: As of Agent; it is not kept in the file.
         """
         found = checkpoints.load(path)
         problem = found.extra.get("problem")
@@ -574,7 +591,7 @@ class Agent:
         if features is None:
             features = _features_of(path, problem.get("features"), found.learner.spec.n_actions)
         env = made_env(env)
-        agent._assemble(env, features, found.learner, found.seed)
+        agent._assemble(env, features, found.learner, found.seed, executor)
         others = [] if allow_other else differences(problem, env, agent.features, agent.horizon)
         if others:
             raise ValueError(f"{path} holds another problem: {'; '.join(others)}; {_OVERRIDE}")

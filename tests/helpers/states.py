@@ -12,11 +12,13 @@ import s4q
 from s4q.collectors import EpisodeCollector
 from s4q.core.codec import Packed, pack
 
+_COSTS = ("cpu_seconds", "discarded_episodes")
+
 
 def without_time(value: Any) -> Any:
-    """A copy of plain data without its cpu_seconds."""
+    """A copy of plain data without its cpu_seconds, and without what an executor played ahead in vain."""
     if isinstance(value, dict):
-        return {key: without_time(one) for key, one in value.items() if key != "cpu_seconds"}
+        return {key: without_time(one) for key, one in value.items() if key not in _COSTS}
     if isinstance(value, (list, tuple)):
         return [without_time(one) for one in value]
     return value

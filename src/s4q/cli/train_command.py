@@ -15,6 +15,7 @@ import typer
 
 import s4q
 from s4q.cli.arguments import BUILDERS, named_problem, refusals, whole_number
+from s4q.cli.executor_options import RayAddress, Workers, executor_of
 from s4q.cli.gym_envs import made_env
 from s4q.core.validation import drawn_seed, require_count
 from s4q.learners.presets import MemoryName, PresetName
@@ -136,11 +137,13 @@ def train(
     ] = False,
     minutes: Annotated[float, typer.Option(help="The longest time between two checkpoints.")] = 5.0,
     log: Annotated[Path | None, typer.Option(help="A file of JSON lines, one per request and phase.")] = None,
+    workers: Workers = None,
+    ray: RayAddress = None,
 ) -> None:
     """Learn with S4Q; interrupted and resumed, it gives the very same result."""
     of_env = {"horizon": horizon, "reward_range": reward_range and list(reward_range), "value_bound": value_bound}
     built_in, scored = problem in BUILDERS, None
-    with refusals(), _interruptions(checkpoint):
+    with refusals(), _interruptions(checkpoint), executor_of(workers, ray) as executor:
         count = None if episodes is None else whole_number(episodes)
         budget = None if memory_bytes is None else whole_number(memory_bytes)
         remembered: dict[str, Any] = {"memory": memory, "memory_bytes": budget}
@@ -149,6 +152,8 @@ def train(
         files = Files(checkpoint=checkpoint, resume=resume, minutes=minutes, log=log)
         if built_in and any(value is not None for value in of_env.values()):
             raise ValueError(f"--horizon, --reward-range and --value-bound are for environments; {problem} has its own")
+        if built_in and executor is not None:
+            raise ValueError(f"--workers and --ray are for environments; {problem} is drawn as counts")
         made = named_problem(problem) if built_in else made_env(problem)
         settings |= {} if built_in else of_env
         found = files.interrupted(problem, settings)
@@ -169,10 +174,10 @@ def train(
         else:
             if found is None or checkpoint is None:
                 choices: dict[str, Any] = {**of_env, "reward_range": reward_range}
-                agent = s4q.Agent(made, preset=preset or _PRESET, seed=seed, **choices, **remembered)
+                agent = s4q.Agent(made, preset=preset or _PRESET, seed=seed, executor=executor, **choices, **remembered)
                 agent.learn(count, evaluation_share=evaluation_share, **options)
             else:
-                agent = s4q.Agent.load(checkpoint, env=made).resume(count, **options)
+                agent = s4q.Agent.load(checkpoint, env=made, executor=executor).resume(count, **options)
             run, scored = cast(s4q.Run, agent.last_run), agent.evaluate(evaluate) if evaluate else None
     for line in (run, scored, run.certificate):
         if line is not None:

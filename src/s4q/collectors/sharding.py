@@ -34,6 +34,7 @@ class ShardedCollector(ABC):
 
     spec: Spec
     seed: int
+    worth_workers = True  # False where a shard costs less than sending it to another process
 
     @abstractmethod
     def shards(self, request: Request) -> Iterator[Shard]:

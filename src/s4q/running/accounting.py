@@ -22,6 +22,7 @@ from s4q.learners.main_loop import PhaseRecord, Record
 from s4q.problems import FiniteMDP
 from s4q.running.curve import Played, Point, Totals
 from s4q.running.evaluations import Evaluations
+from s4q.running.executors.executor import Cost
 from s4q.running.progress import Progress
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Run(Totals):
         main_episodes: Episodes of main loops, in which new policies are tried.
         replay_episodes: Episodes of regressions; for S4Q the price of bounded memory.
         evaluation_episodes: Episodes of evaluations, from which nothing is learned.
+        discarded_episodes: Episodes that an executor played ahead and nobody used, in none of the numbers above. How
+            many there are depends on the executor, and nothing else does.
         warm_up_episodes: Episodes of random actions that measured the ranges of observations, where those were open.
         truncated_episodes: Episodes of main loops that were cut before their horizon.
         steps: Steps played.
@@ -47,7 +50,7 @@ class Run(Totals):
         optimistic_value: The learner's value of the start. Elsewhere than on a FiniteMDP: the mean over the starts that
             the newest phase saw, and None before its first episode.
         nbytes: Bytes held by the learner.
-        cpu_seconds: CPU time, of all parts of a resumed run.
+        cpu_seconds: CPU time, of all parts of a resumed run and of the workers of an executor.
         mean_return: Mean return of main-loop episodes that were not cut. None where there were none.
         mean_length: Their mean length, in steps.
         curve: A point per finished phase, and one for the end.
@@ -205,8 +208,15 @@ class Accounting:
     """
 
     def __init__(
-        self, learner: Any, collector: Collector, before: Progress, *, certify: bool, resumed: bool = False
+        self,
+        learner: Any,
+        collector: Collector,
+        before: Progress,
+        *,
+        certify: bool,
+        resumed: bool = False,
     ) -> None:
+        self.elsewhere = Cost()  # what the executor of the run costs
         self._learner, self._resumed = learner, resumed
         self._so_far = replace(before)  # a copy: it is changed in place
         self.evaluations = Evaluations(learner, before)
@@ -313,6 +323,7 @@ class Accounting:
         return replace(
             self._so_far,
             cpu_seconds=self._cpu_seconds(),
+            discarded_episodes=self._discarded(),
             record=None if recorder is None else tuple(recorder.phases),
             fits=() if recorder is None else tuple(recorder.fits),
             certified=None if certifier is None else certifier.certified,
@@ -347,6 +358,7 @@ class Accounting:
             main_episodes=now.played.episodes,
             replay_episodes=now.episodes - now.played.episodes - evaluated - now.warm_up_episodes,
             evaluation_episodes=evaluated,
+            discarded_episodes=self._discarded(),
             warm_up_episodes=now.warm_up_episodes,
             truncated_episodes=now.played.truncated,
             steps=now.steps,
@@ -364,7 +376,10 @@ class Accounting:
         )
 
     def _cpu_seconds(self) -> float:
-        return time.process_time() - self._cpu_start
+        return time.process_time() - self._cpu_start + self.elsewhere.cpu_seconds
+
+    def _discarded(self) -> int:
+        return self._so_far.discarded_episodes + self.elsewhere.discarded_episodes
 
     def _start_value(self, policy: Policy, mdp: FiniteMDP) -> float:
         """The learner's value of the start, in the user's units."""

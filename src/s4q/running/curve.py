@@ -26,6 +26,7 @@ class Totals:
     mean_return: float | None = None  # of main-loop episodes (a point: those of its phase), in the user's units
     mean_length: float | None = None  # in steps, of the same
     evaluation_episodes: int = 0  # of evaluations (Evaluate), from which nothing is learned
+    discarded_episodes: int = 0  # played ahead by an executor and not used, in none of the numbers above
     warm_up_episodes: int = 0  # that measured the ranges of observations, from which nothing else is learned
     truncated_episodes: int = 0  # of main loops, that were cut before their horizon
     promise: float | None = None  # what the policy promised at the start of these episodes, in the user's units

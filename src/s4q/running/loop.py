@@ -12,11 +12,12 @@ from typing import Any, cast, final
 
 from threadpoolctl import threadpool_limits
 
-from s4q.core.messages import MOST_STEPS, A, Asks, Collector, Evaluate, Explore, Learner, Request
+from s4q.core.messages import MOST_STEPS, A, Asks, Collector, Evaluate, Learner, Request
 from s4q.core.validation import require_count, require_flag, require_positive
 from s4q.running.accounting import Accounting, Run
 from s4q.running.callbacks import Callback, HearsInterruptions, Listener, episode_bar, listeners
 from s4q.running.checkpoint import Autosave, Checkpoint, CheckpointWriter, where_to_begin
+from s4q.running.executors.executor import Executor, Serial, Session, require_executor
 from s4q.running.file_locks import locked
 from s4q.running.interruption import ended_by_exception, interruption_held_back
 from s4q.running.logs import JsonLines
@@ -35,6 +36,7 @@ def run(
     checkpoint: str | PathLike[str] | Autosave | None = None,
     progress_bar: bool = False,
     max_steps: int | None = None,
+    executor: Executor | None = None,
     warm_up: tuple[int, int] = (0, 0),
 ) -> Run:
     """Let a learner learn from a collector for a number of episodes. Call it again, with the same collector, to go on.
@@ -66,6 +68,8 @@ def run(
         progress_bar: True shows a bar, on a terminal only.
         max_steps: End the run also after so many steps, with the episode in which they are reached. None (default): no
             such limit, or that of the interrupted run.
+        executor: Who plays the episodes: `s4q.Processes(n)` or `s4q.Ray()`. It changes no bit of the result. None
+            (default): they are played here, one after the other.
         warm_up: Episodes and steps that were played before, to be counted in `episodes` and in the Run. `Agent` passes
             those that measured ranges. Default: none. Ignored for a Checkpoint, which has counted them.
 
@@ -82,6 +86,8 @@ def run(
     require_count("episodes", episodes, "the number of episodes to play")
     require_flag("record", record, "True keeps the phases for an audit")
     _require_roles(learner, collector, stop)
+    chosen = Serial() if executor is None else executor
+    require_executor(chosen)
     if stop_when_gap is not None:
         require_positive("stop_when_gap", stop_when_gap, "the largest gap that is allowed, in the units of the rewards")
     _require_share(evaluation_share)
@@ -110,16 +116,18 @@ def run(
         locked(logs if writer.path is None else [writer.path, *logs]),
         ended_by_exception() if writer.path is not None else nullcontext(),
         threadpool_limits(limits=1),
+        chosen.session(collector) as session,
         episode_bar(int(episodes), progress_bar) as advance,
     ):
         writer.require_own()
+        accounting.elsewhere = session.cost
         whole = Whole()
         try:
             # Before anything is logged: a run killed at once is resumed, not begun again.
             _write(writer, accounting)
             for one in told:
                 one.on_start(accounting.result())
-            while accounting.left > 0 and _one_shard(active, collector, accounting, told, writer, whole):
+            while accounting.left > 0 and _one_shard(active, session, accounting, told, writer, whole):
                 advance(accounting.episodes, accounting.note)
                 if enough():
                     break
@@ -153,7 +161,7 @@ def _write(writer: CheckpointWriter, accounting: Accounting) -> None:
 
 def _one_shard(
     learner: Learner,
-    collector: Collector,
+    session: Session,
     accounting: Accounting,
     told: tuple[Listener, ...],
     writer: CheckpointWriter,
@@ -166,7 +174,7 @@ def _one_shard(
     if request is None:
         return False
     # A request of any kind: the answer is of the kind that belongs to it.
-    answer = _play(collector, cast(Asks[Any], request))
+    answer = _play(session, cast(Asks[Any], request))
     phases = learner.phases
     with interruption_held_back() as interruption:
         whole.is_so = False
@@ -199,13 +207,12 @@ def _one_shard(
     return True
 
 
-def _play(collector: Collector, request: Asks[A]) -> A:
+def _play(session: Session, request: Asks[A]) -> A:
     """The answer of one shard. The learner adds shards one by one, so its sums do not depend on where a run pauses.
 
     When the collector fails or is interrupted, the learner is as before the shard.
     """
-    shard = next(iter(collector.shards(cast(Request, request))))
-    return collector.play(request, shard, request.start() if isinstance(request, Explore) else None)
+    return session.play(request)
 
 
 def _is_over(request: Request, learner: Learner) -> bool:

@@ -27,6 +27,7 @@ class Progress:
     steps: int = 0
     regret: MaybeInfinite = 0.0
     cpu_seconds: float = 0.0
+    discarded_episodes: int = 0  # played ahead by an executor and not used
     played: Played = field(default_factory=Played)  # in main loops, so far
     phase_played: Played = field(default_factory=Played)  # in the main loop of the running phase
     points: tuple[Point, ...] = ()  # of the finished phases

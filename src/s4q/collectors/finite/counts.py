@@ -51,6 +51,8 @@ class CountCollector(ShardedCollector):
     1000000000000000
     """
 
+    worth_workers = False  # its cost hardly depends on the number of episodes
+
     def __init__(self, mdp: FiniteMDP, seed: int | None = 0) -> None:
         require_kind("mdp", mdp, FiniteMDP)
         self.mdp, self.spec, self.seed = mdp, mdp.spec, drawn_seed(seed)
