@@ -45,7 +45,7 @@ def width(e: Evidence) -> list[Part]:
             return relative_error(used / (e.mdp.spec.value_bound[h] * np.sqrt(lam)))
         if e.constants.preset == "practical":
             samples = p.fits[h].n_episodes if p.fits else 0  # an audited run does not pool
-            allowed = e.prescribed.inexact_width(h, float(p.record.residuals[h]), lam, samples)
+            allowed = e.prescribed.inexact_width(h, float(p.record.residuals[h]), lam, samples, p.covariance[h])
             return relative_error(used / np.clip(used, *allowed))
         return relative_error(used / e.prescribed.width(h, p.number, p.n_before, p.covariance[h], lam))
 
