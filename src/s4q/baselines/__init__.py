@@ -1,10 +1,14 @@
-"""Other learners to compare S4Q with, for tabular problems: UCBVI and PSRL.
+"""Other learners to compare S4Q with, one file each.
 
 Each is a Learner: `s4q.run` plays it with any collector and counts its regret, bytes and CPU time as those of S4Q. No
 learner of the library uses them.
 """
 
+from s4q.baselines.epsilon_greedy import EpsilonGreedy
+from s4q.baselines.fitted_q import FittedQ
+from s4q.baselines.lsvi_ucb import LSVIUCB, paper_beta
 from s4q.baselines.psrl import PSRL
+from s4q.baselines.rlsvi import RLSVI
 from s4q.baselines.ucbvi import UCBVI
 
-__all__ = ["PSRL", "UCBVI"]
+__all__ = ["LSVIUCB", "PSRL", "RLSVI", "UCBVI", "EpsilonGreedy", "FittedQ", "paper_beta"]
