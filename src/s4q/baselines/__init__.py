@@ -8,7 +8,26 @@ from s4q.baselines.epsilon_greedy import EpsilonGreedy
 from s4q.baselines.fitted_q import FittedQ
 from s4q.baselines.lsvi_ucb import LSVIUCB, paper_beta
 from s4q.baselines.psrl import PSRL
+from s4q.baselines.q_learning import QLearning
+from s4q.baselines.q_rex import QRex
+from s4q.baselines.replay_q import ReplayQ
 from s4q.baselines.rlsvi import RLSVI
+from s4q.baselines.sarsa import Sarsa
+from s4q.baselines.ucb_q import UCBQ, paper_c
 from s4q.baselines.ucbvi import UCBVI
 
-__all__ = ["LSVIUCB", "PSRL", "RLSVI", "UCBVI", "EpsilonGreedy", "FittedQ", "paper_beta"]
+__all__ = [
+    "LSVIUCB",
+    "PSRL",
+    "RLSVI",
+    "UCBQ",
+    "UCBVI",
+    "EpsilonGreedy",
+    "FittedQ",
+    "QLearning",
+    "QRex",
+    "ReplayQ",
+    "Sarsa",
+    "paper_beta",
+    "paper_c",
+]

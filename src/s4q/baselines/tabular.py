@@ -53,16 +53,26 @@ class TabularLearner(EpisodeLearner):
 
     def _take(self, steps: Transitions, answer: Visits) -> None:
         del answer
-        n_states, n_actions = self.counts.shape[1:3]
-        states, actions = np.divmod(steps.blocks, n_actions)
-        next_blocks = steps.next_blocks
-        arrived = np.where(steps.ended, n_states, next_blocks[:, 0] // n_actions)
-        one_hot = arrived[:, None] * n_actions + np.arange(n_actions)
-        if np.any(steps.vectors != 1) or np.any((next_blocks != one_hot)[~steps.ended]):
-            raise ValueError("the features of these transitions are not one-hot: block s * n_actions + a, vector 1")
+        states, actions, arrived = states_of(steps, self.spec.n_actions)
+        arrived = np.where(steps.ended, self.counts.shape[1], arrived)
         tables = np.zeros_like(states) if self.spec.stationary else steps.levels
         np.add.at(self.counts, (tables, states, actions, arrived), steps.weights)
         np.add.at(self.reward_sums, (tables, states, actions), steps.weights * steps.rewards)
+
+
+def states_of(steps: Transitions, n_actions: int) -> tuple[IntArray, IntArray, IntArray]:
+    """States, actions and next states (n,) of steps with one-hot features; of an ended episode the last has no meaning.
+
+    Args:
+        steps: The steps. Other features are refused.
+        n_actions: Number of actions.
+    """
+    states, actions = np.divmod(steps.blocks, n_actions)
+    arrived = steps.next_blocks[:, 0] // n_actions
+    one_hot = arrived[:, None] * n_actions + np.arange(n_actions)
+    if np.any(steps.vectors != 1) or np.any((steps.next_blocks != one_hot)[~steps.ended]):
+        raise ValueError("the features of these transitions are not one-hot: block s * n_actions + a, vector 1")
+    return states, actions, arrived
 
 
 def one_hot_spec(problem: Spec | HasSpec) -> Spec:
