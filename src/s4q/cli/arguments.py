@@ -29,6 +29,7 @@ BUILDERS: dict[str, Callable[..., FiniteMDP]] = {
     "dense_random": problems.dense_random,
     "slippery_grid": problems.slippery_grid,
     "four_rooms": problems.four_rooms,
+    "baird": problems.baird,
 }
 
 
