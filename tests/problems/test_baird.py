@@ -44,6 +44,7 @@ def test_the_mean_update_of_linear_q_learning_has_an_unstable_direction() -> Non
     assert np.linalg.eigvals(alone).real.max() < 1e-12
 
 
+@pytest.mark.slow
 def test_linear_q_learning_diverges_and_s3q_does_not() -> None:
     mdp = baird()
     learner, collector = QLearning(mdp, epsilon=1.0, step_size=0.1, shared=True), EpisodeCollector(mdp, seed=0)
