@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "s4q"
 LAYERS = [
     {"cli"},
     {"__init__"},
+    {"comparing"},
     {"agent", "stream"},
     {"deployed_policy"},
     {"theory"},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from s4q import baselines, collectors, features, problems
 from s4q.agent import Agent
 from s4q.certificates.certifier import Certificate, certify
+from s4q.comparing import Comparison, compare
 from s4q.core.blocks import Phi
 from s4q.core.least_squares import Moments, StreamingLeastSquares, project_to_ball
 from s4q.core.linear_q import LinearQ
@@ -71,6 +72,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "Collector",
+    "Comparison",
     "Evaluate",
     "Evaluation",
     "EvaluationCallback",
@@ -102,6 +104,7 @@ __all__ = [
     "baselines",
     "certify",
     "collectors",
+    "compare",
     "features",
     "load",
     "problems",

@@ -8,6 +8,7 @@ from s4q.baselines.epsilon_greedy import EpsilonGreedy
 from s4q.baselines.fitted_q import FittedQ
 from s4q.baselines.live_target_s3q import LiveTargetS3Q
 from s4q.baselines.lsvi_ucb import LSVIUCB, paper_beta
+from s4q.baselines.named_learners import LEARNERS
 from s4q.baselines.no_replay_s4q import NoReplayS4Q
 from s4q.baselines.psrl import PSRL
 from s4q.baselines.q_learning import QLearning
@@ -21,6 +22,7 @@ from s4q.baselines.ucbvi import UCBVI
 from s4q.baselines.variance_reduced_s3q import VarianceReducedS3Q
 
 __all__ = [
+    "LEARNERS",
     "LSVIUCB",
     "PSRL",
     "RLSVI",

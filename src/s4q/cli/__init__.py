@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from s4q.cli.audit_command import audit
+from s4q.cli.compare_command import compare
 from s4q.cli.demo_command import demo
 from s4q.cli.train_command import train
 from s4q.core.version import __version__
@@ -15,7 +16,7 @@ from s4q.core.version import __version__
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-for _command in (demo, train, audit):
+for _command in (demo, train, audit, compare):
     app.command()(_command)
 
 
