@@ -13,6 +13,7 @@ import numpy as np
 
 from s4q.baselines.episodes import EpisodeLearner
 from s4q.baselines.epsilon_greedy import EpsilonGreedy, require_epsilon
+from s4q.baselines.tabular import has_one_hot_table, same_actions
 from s4q.core.blocks import Array, IntArray
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions
@@ -98,6 +99,8 @@ class FirstOrderLearner(EpisodeLearner):
             best = spec.value_bound[0] + spec.horizon * spec.reward_min if shared else np.array(spec.value_bound)
             self.theta += np.reshape(best, (-1, 1, 1))
         self.visits: Array = np.zeros(self.theta.shape[:2])  # of each block of each level
+        self._tabular = has_one_hot_table(problem)
+        self._last_theta: Array | None = None  # of the policy before
         super().__init__(spec)
 
     def _choose(self) -> tuple[LinearQ, Policy, int]:
@@ -109,6 +112,9 @@ class FirstOrderLearner(EpisodeLearner):
             )
         levels = [QLevel(row) for row in self.theta]
         q = LinearQ(levels * self.spec.horizon if self.shared else levels)
+        before, self._last_theta = self._last_theta, self.theta.copy()
+        if before is not None and self._tabular and same_actions(before, self.theta, self.spec.n_actions):
+            return q, self._played_policy, 1
         return q, EpsilonGreedy(q, self.epsilon), 1
 
     def _in_order(self, steps: Transitions) -> Iterator[Step]:

@@ -35,7 +35,7 @@ class QLearning(FirstOrderLearner):
     >>> import s4q
     >>> mdp = s4q.problems.chain(4, 4)
     >>> run = s4q.run(QLearning(mdp, optimistic=True), s4q.collectors.EpisodeCollector(mdp, seed=0), episodes=400)
-    >>> run.phases, bool(run.gap < 0.01)
+    >>> run.episodes, bool(run.gap < 0.01)
     (400, True)
     """
 

@@ -43,8 +43,8 @@ class QRex(FirstOrderLearner):
     >>> import s4q
     >>> mdp = s4q.problems.chain(4, 4)
     >>> run = s4q.run(QRex(mdp, optimistic=True), s4q.collectors.EpisodeCollector(mdp, seed=0), episodes=600)
-    >>> run.phases, bool(run.gap < 0.01)
-    (60, True)
+    >>> run.episodes, bool(run.gap < 0.01)
+    (600, True)
     """
 
     def __init__(

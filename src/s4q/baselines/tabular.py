@@ -13,6 +13,7 @@ from s4q.baselines.episodes import EpisodeLearner, one_percent
 from s4q.core.blocks import Array, IntArray
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits
+from s4q.core.optimism import best_actions
 from s4q.core.spec import HasSpec, spec_of
 from s4q.problems import FiniteMDP
 
@@ -75,14 +76,31 @@ def states_of(steps: Transitions, n_actions: int) -> tuple[IntArray, IntArray, I
     return states, actions, arrived
 
 
+def has_one_hot_table(problem: Spec | HasSpec) -> bool:
+    """True for a FiniteMDP whose pair (s, a) has block s * n_actions + a and vector 1; False if that is not known."""
+    if not isinstance(problem, FiniteMDP) or problem.spec.block_dim > 1:
+        return False
+    vectors, blocks = problem.features.vectors[:, ~problem.terminal], problem.features.blocks
+    pairs = np.arange(problem.n_states * problem.n_actions).reshape(problem.n_states, problem.n_actions)
+    return bool(np.all(vectors == 1) and np.all(blocks == pairs))
+
+
+def same_actions(before: Array, after: Array, n_actions: int) -> bool:
+    """Do two tables (H, S * n_actions, 1) of one-hot features have the same greedy action everywhere?
+
+    A learner that changes its Q a little after every episode mostly plays on as before. Collectors remember what they
+    made of a policy, so passing the old one again saves most of their time.
+    """
+    old, new = (best_actions(np, table.reshape(-1, n_actions))[0] for table in (before, after))
+    return bool(np.array_equal(old, new))
+
+
 def one_hot_spec(problem: Spec | HasSpec) -> Spec:
     """The Spec of a problem with one-hot features; any other is refused."""
     spec = spec_of(problem)
     one_hot = spec.block_dim == 1 and spec.n_blocks % spec.n_actions == 0
     if one_hot and isinstance(problem, FiniteMDP):
-        vectors, blocks = problem.features.vectors[:, ~problem.terminal], problem.features.blocks
-        pairs = np.arange(problem.n_states * problem.n_actions).reshape(problem.n_states, problem.n_actions)
-        one_hot = bool(np.all(vectors == 1) and np.all(blocks == pairs))
+        one_hot = has_one_hot_table(problem)
     if not one_hot:
         raise ValueError(
             "problem must have one-hot features, a block of length 1 for every pair (s, a): a tabular learner counts "

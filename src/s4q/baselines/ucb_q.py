@@ -20,7 +20,8 @@ from typing import final
 import numpy as np
 
 from s4q.baselines.episodes import EpisodeLearner
-from s4q.baselines.tabular import one_hot_spec, states_of
+from s4q.baselines.epsilon_greedy import EpsilonGreedy
+from s4q.baselines.tabular import has_one_hot_table, one_hot_spec, same_actions, states_of
 from s4q.core.blocks import Array, IntArray
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits
@@ -56,7 +57,7 @@ class UCBQ(EpisodeLearner):
     >>> import s4q
     >>> mdp = s4q.problems.chain(4, 4)
     >>> run = s4q.run(UCBQ(mdp, c=0.02), s4q.collectors.EpisodeCollector(mdp, seed=0), episodes=400)
-    >>> run.phases, bool(run.gap < 0.01)
+    >>> run.episodes, bool(run.gap < 0.01)
     (400, True)
     """
 
@@ -69,11 +70,16 @@ class UCBQ(EpisodeLearner):
             np.array(spec.value_bound)[:, None, None], (spec.horizon, n_states, n_actions)
         ).copy()
         self.n_visits: IntArray = np.zeros(self.table.shape, dtype=np.int64)
+        self._tabular = has_one_hot_table(problem)
+        self._last_table: Array | None = None  # of the policy before
         super().__init__(spec)
 
     def _choose(self) -> tuple[LinearQ, Policy, int]:
         q = LinearQ.from_arrays(self.table.reshape(self.spec.theta_shape))
-        return q, q, 1
+        before, self._last_table = self._last_table, self.table.copy()
+        if before is not None and self._tabular and same_actions(before, self.table, self.spec.n_actions):
+            return q, self._played_policy, 1
+        return q, EpsilonGreedy(q, 0.0), 1
 
     def _take(self, steps: Transitions, answer: Visits) -> None:
         del answer

@@ -53,7 +53,7 @@ def compare(
     try:
         with refusals():
             given["episodes"] = None if episodes is None else whole_number(episodes)
-            given = {key: value for key, value in given.items() if value}
+            given = {key: value for key, value in given.items() if value not in (None, [])}
             if file is not None:
                 plan = read_plan(file, given)
             else:
