@@ -133,7 +133,7 @@ def forgetting(powers: Sequence[int] = (4, 6, 8, 10)) -> Table:
     return table
 
 
-def baird(episodes: int = 100, parts: int = 5) -> tuple[Table, Curves]:
+def baird(episodes: int = 100, parts: int = 5, powers: Sequence[int] = (4, 6, 8)) -> tuple[Table, Curves]:
     """Largest parameter of linear Q-learning with shared weights, and the error of S3Q."""
     mdp = s4q.problems.baird()
     learner, collector = QLearning(mdp, 1.0, shared=True), EpisodeCollector(mdp, seed=0)
@@ -144,7 +144,7 @@ def baird(episodes: int = 100, parts: int = 5) -> tuple[Table, Curves]:
         points.append(float(learner.n_episodes))
         sizes.append(float(np.abs(learner.theta).max()))
         table.add_row("Q-learning, shared weights", f"{points[-1]:,.0f}", f"{sizes[-1]:.3g}")
-    for power in (4, 6, 8):
+    for power in powers:
         q = s4q.run(s4q.S3Q(mdp, UniformPolicy(7)), CountCollector(mdp, seed=0), 10**power).q
         error = np.abs(mdp.q_values(q) - mdp.q_star)[mdp.reachable].max()
         table.add_row(f"S3Q (largest error {error:.2f})", f"{10**power:,}", f"{np.abs(q.theta).max():.3g}")
