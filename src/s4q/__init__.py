@@ -1,13 +1,11 @@
 """s4q: exploration with linear features, a regret guarantee, and memory that does not grow with episodes."""
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from s4q import baselines, collectors, features, problems
 from s4q.agent import Agent
 from s4q.certificates.certifier import Certificate, certify
-from s4q.comparing import Comparison, compare
 from s4q.core.blocks import Phi
 from s4q.core.least_squares import Moments, StreamingLeastSquares, project_to_ball
 from s4q.core.linear_q import LinearQ
@@ -48,17 +46,20 @@ from s4q.stream import Stream
 
 if TYPE_CHECKING:
     from s4q import theory
+    from s4q.comparing import Comparison, compare
 else:  # a type checker that saw this would accept any name
 
-    def __getattr__(name: str) -> ModuleType:
-        """Import `s4q.theory` when it is first used, since most programs never use it."""
+    def __getattr__(name: str) -> Any:
+        """Import `s4q.theory` and comparisons when they are first used, since most programs never use them."""
         if name == "theory":
             return import_module("s4q.theory")
+        if name in ("Comparison", "compare"):
+            return getattr(import_module("s4q.comparing"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "theory"})
+    return sorted({*globals(), "Comparison", "compare", "theory"})
 
 
 __all__ = [
