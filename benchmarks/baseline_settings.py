@@ -1,4 +1,4 @@
-"""How the settings called "tuned" were chosen: `python -m benchmarks.baseline_settings --help`.
+"""The settings called "tuned" beside others: `python -m benchmarks.baseline_settings --help`.
 
 Every baseline plays a grid of settings on four small problems. A setting is scored by its regret over that of the best
 setting of the same baseline, as a geometric mean over the problems (the interquartile mean over seeds on each). The

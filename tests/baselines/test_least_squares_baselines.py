@@ -180,6 +180,17 @@ def test_lsvi_ucb_learns_a_chain() -> None:
     assert run.phases < 200
 
 
+def test_steps_wait_only_until_there_are_many() -> None:
+    """While a policy is kept its steps wait; they are merged with equal ones now and then, so that bytes stay few."""
+    mdp = s4q.problems.low_rank()
+    learner = LSVIUCB(mdp, beta=0.1, switch="determinant")
+    told(learner, CountCollector(mdp, seed=0), 150)
+    learner._fitted_log_dets = learner._log_dets() + 100.0  # no new policy for a long while
+    told(learner, CountCollector(mdp, seed=1), 200)
+    assert learner._n_waiting < 64
+    assert learner.memory.n_episodes + learner._n_waiting == learner.n_episodes == 350
+
+
 def test_memory_of_all_steps_grows_unless_steps_repeat() -> None:
     """A table with few states repeats its steps, so that its memory stops growing."""
     mdp = s4q.problems.low_rank()

@@ -26,6 +26,8 @@ from s4q.core.spec import HasSpec, spec_of
 from s4q.core.validation import require_flag, require_positive
 from s4q.learners.step_memory import StepMemory
 
+_MOST_WAITING = 64  # answers whose steps wait to be added to the memory
+
 Switch = Literal["every_episode", "one_percent", "determinant"]
 
 
@@ -50,7 +52,7 @@ class RefitLearner(EpisodeLearner):
             raise ValueError(f"switch must be one of {', '.join(get_args(Switch))}; got {switch!r}")
         self.ridge, self.switch = float(ridge), switch
         self.memory = StepMemory(spec, pool, max_bytes=None)
-        self._waiting: list[Transitions] = []  # steps that came since the last fit: added at once, which is cheaper
+        self._waiting: list[Transitions] = []  # steps that are not in the memory yet: added together, which is cheaper
         self._n_waiting = 0  # their episodes
         self.grams: Array = np.zeros((1 if pool else spec.horizon, *spec.gram_shape))  # of all steps
         self._fitted_log_dets: Array | None = None  # of the Gram matrices of the running policy
@@ -80,9 +82,7 @@ class RefitLearner(EpisodeLearner):
 
     def _fit(self) -> LinearQ:
         """All levels, from the last to the first."""
-        if self._waiting:
-            self.memory.add(Transitions.concatenate(self._waiting), self._n_waiting)
-            self._waiting, self._n_waiting = [], 0
+        self._store()
         samples = self.memory.source()
         nothing = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
         levels: list[QLevel] = []
@@ -100,6 +100,14 @@ class RefitLearner(EpisodeLearner):
         self._waiting.append(steps)
         self._n_waiting += answer.n_episodes
         self.grams = self.grams + answer.grams
+        if len(self._waiting) == _MOST_WAITING:
+            self._store()
+
+    def _store(self) -> None:
+        """Add the steps that wait to the memory."""
+        if self._waiting:
+            self.memory.add(Transitions.concatenate(self._waiting), self._n_waiting)
+            self._waiting, self._n_waiting = [], 0
 
     @property
     def nbytes(self) -> int:
