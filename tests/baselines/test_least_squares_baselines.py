@@ -167,9 +167,9 @@ def test_rlsvi_draws_from_its_own_seed() -> None:
 @pytest.mark.parametrize("build", [lambda p: LSVIUCB(p, 0.1, pool=True), lambda p: RLSVI(p, 0.1, pool=True)])
 def test_pooled_steps_learn_faster_on_a_chain(build: Build) -> None:
     mdp = s4q.problems.chain()
-    run = s4q.run(build(mdp), EpisodeCollector(mdp, seed=0), 300)
+    run = s4q.run(build(mdp), EpisodeCollector(mdp, seed=0), 150)
     assert run.regret is not None
-    assert run.regret < 0.6 * 300 * mdp.v_star
+    assert run.regret < 0.8 * 150 * mdp.v_star
 
 
 def test_lsvi_ucb_learns_a_chain() -> None:
@@ -194,7 +194,7 @@ def test_steps_wait_only_until_there_are_many() -> None:
 def test_memory_of_all_steps_grows_unless_steps_repeat() -> None:
     """A table with few states repeats its steps, so that its memory stops growing."""
     mdp = s4q.problems.low_rank()
-    sizes = [s4q.run(FittedQ(mdp), CountCollector(mdp, seed=0), n).nbytes for n in (10, 100, 150)]
+    sizes = [s4q.run(FittedQ(mdp), CountCollector(mdp, seed=0), n).nbytes for n in (10, 60, 80)]
     assert sizes[0] < sizes[1] <= sizes[2] < 2 * sizes[1]
 
 
