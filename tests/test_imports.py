@@ -17,6 +17,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"__init__"},
+    {"comparing"},
     {"agent", "environment_checks", "stream", "wrappers"},
     {"deployed_policy"},
     {"report"},
@@ -109,8 +110,15 @@ def printed(code: str) -> str:
 
 def test_the_import_is_light() -> None:
     """`import s4q` takes time in every script and worker, so what only some of it needs comes later."""
-    heavy = "('rich', 'typer', 'scipy', 'gymnasium', 'matplotlib', 's4q.theory')"
+    heavy = "('rich', 'typer', 'scipy', 'gymnasium', 'matplotlib', 'sqlite3', 'multiprocessing', 's4q.theory')"
     assert printed(f"import s4q, sys; print([name for name in {heavy} if name in sys.modules])") == "[]"
+
+
+@pytest.mark.parametrize(
+    "code", ["import s4q; f = s4q.compare", "from s4q import compare as f", "from s4q import *; f = compare"]
+)
+def test_compare_is_imported_when_it_is_used(code: str) -> None:
+    assert printed(f"{code}; print(f.__name__)") == "compare"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_shell_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Every `s4q ...` line, in order, in one folder."""
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    s4q (.*)$", README, re.M)
-    assert {command.split()[0] for command in commands} == {"train", "audit"}
+    assert {command.split()[0] for command in commands} == {"train", "audit", "compare"}
     for command in commands:
         done = CliRunner().invoke(app, shlex.split(command))
         assert done.exit_code == 0, done.output

@@ -1,8 +1,7 @@
 """s4q: exploration with linear features, a regret guarantee, and memory that does not grow with episodes."""
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from s4q import baselines, collectors, features, problems
 from s4q.agent import Agent
@@ -47,21 +46,25 @@ from s4q.running.loop import run
 from s4q.running.policy_evaluation import Evaluation
 from s4q.stream import Stream
 
-_LATER = ("report", "theory", "wrappers")
+_LATER = ("report", "theory", "wrappers")  # modules that most programs never use, or that need an extra
+_OF_COMPARING = ("Comparison", "compare")
 
 if TYPE_CHECKING:
     from s4q import report, theory, wrappers
+    from s4q.comparing import Comparison, compare
 else:  # a type checker that saw this would accept any name
 
-    def __getattr__(name: str) -> ModuleType:
-        """Import `s4q.report`, `s4q.theory` and `s4q.wrappers` (which needs gymnasium) when they are first used."""
+    def __getattr__(name: str) -> Any:
+        """Import `s4q.report`, `s4q.theory`, `s4q.wrappers` and comparisons when they are first used."""
         if name in _LATER:
             return import_module(f"s4q.{name}")
+        if name in _OF_COMPARING:
+            return getattr(import_module("s4q.comparing"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, *_OF_COMPARING})
 
 
 __all__ = [
@@ -75,6 +78,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "Collector",
+    "Comparison",
     "EnvReport",
     "Evaluate",
     "Evaluation",
@@ -112,6 +116,7 @@ __all__ = [
     "certify",
     "check_env",
     "collectors",
+    "compare",
     "features",
     "load",
     "problems",

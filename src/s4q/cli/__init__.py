@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from s4q.cli.audit_command import audit
+from s4q.cli.compare_command import compare
 from s4q.cli.demo_command import demo
 from s4q.cli.evaluate_command import evaluate
 from s4q.cli.explain_command import explain
@@ -19,7 +20,7 @@ from s4q.core.version import __version__
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-for _command in (demo, problems, train, evaluate, audit, report, explain):
+for _command in (demo, problems, train, evaluate, compare, audit, report, explain):
     app.command()(_command)
 
 

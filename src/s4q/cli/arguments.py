@@ -1,35 +1,18 @@
-"""What the commands share: built-in problems by name, whole numbers such as 1e6, and refusals.
+"""What the commands share: whole numbers such as 1e6, refusals, and the built-in problems by name.
 
 Only the files of this folder call it. It knows nothing of learners.
 """
 
-import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 
 import typer
 
-from s4q import problems
-from s4q.problems import FiniteMDP
+from s4q.problems.named_problems import BUILDERS, named_problem
 
-BUILDERS: dict[str, Callable[..., FiniteMDP]] = {
-    "low_rank": problems.low_rank,
-    "perturbed_low_rank": problems.perturbed_low_rank,
-    "harmless_error": problems.harmless_error,
-    "padded_features": problems.padded_features,
-    "bellman_closed": problems.bellman_closed,
-    "river_swim": problems.river_swim,
-    "chain": problems.chain,
-    "deep_sea": problems.deep_sea,
-    "aggregated_deep_sea": problems.aggregated_deep_sea,
-    "combination_lock": problems.combination_lock,
-    "stochastic_lock": problems.stochastic_lock,
-    "dense_random": problems.dense_random,
-    "slippery_grid": problems.slippery_grid,
-    "four_rooms": problems.four_rooms,
-}
+__all__ = ["BUILDERS", "named_problem", "refusals", "whole_number"]
 
 
 # Arguments of the library that are options of a command under the same name.
@@ -99,20 +82,3 @@ def whole_number(text: str) -> int:
     if not value.is_finite() or value != value.to_integral_value():
         raise ValueError(f"a whole number is needed, such as 1000000 or 1e6; got {text!r}")
     return int(value)
-
-
-def named_problem(name: str, sizes: Mapping[str, int | None] | None = None) -> FiniteMDP:
-    """Build a problem by name; sizes that are None take their default.
-
-    >>> named_problem("low_rank", {"dim": 3}).dim
-    3
-    """
-    if name not in BUILDERS:
-        raise ValueError(f"problem must be one of {', '.join(BUILDERS)}; got {name!r}")
-    sizes = sizes or {}
-    given = {key: size for key, size in sizes.items() if size is not None}
-    known = inspect.signature(BUILDERS[name]).parameters
-    for key in given:
-        if key not in known:
-            raise ValueError(f"{name} has no {key}; it has {', '.join(k for k in sizes if k in known) or 'no sizes'}")
-    return BUILDERS[name](**given)

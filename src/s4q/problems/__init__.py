@@ -4,6 +4,7 @@ Everything public is imported here. A problem is played by a collector; learners
 """
 
 from s4q.problems._aggregated_deep_sea import aggregated_deep_sea
+from s4q.problems._baird import baird
 from s4q.problems._chain import chain
 from s4q.problems._combination_lock import combination_lock
 from s4q.problems._deep_sea import deep_sea
@@ -23,6 +24,7 @@ __all__ = [
     "FiniteMDP",
     "GridLayout",
     "aggregated_deep_sea",
+    "baird",
     "bellman_closed",
     "chain",
     "combination_lock",

@@ -1,0 +1,38 @@
+"""EpsilonGreedy: the greedy policy of a Q, mixed with a uniform one at every step."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from s4q.core.blocks import Array, Phi, States
+from s4q.core.linear_q import LinearQ
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class EpsilonGreedy:
+    """A uniform action with probability epsilon, else the greedy one.
+
+    Args:
+        q: The Q whose greedy action is taken.
+        epsilon: Probability of a uniform action.
+
+    >>> q = LinearQ.from_arrays(np.array([[[1.0], [2.0]]]))
+    >>> EpsilonGreedy(q, 0.2).probabilities(0, np.zeros(1), Phi(np.ones((1, 2, 1)), np.array([[0, 1]]))).tolist()
+    [[0.1, 0.9]]
+    """
+
+    q: LinearQ
+    epsilon: float
+
+    def probabilities(self, h: int, states: States, phi: Phi) -> Array:
+        """Action probabilities, (n, n_actions)."""
+        greedy = self.q.probabilities(h, states, phi)
+        return np.asarray((1.0 - self.epsilon) * greedy + self.epsilon / greedy.shape[1])
+
+
+def require_epsilon(epsilon: float) -> None:
+    """A probability."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float, np.number)) or not 0 <= epsilon <= 1:
+        raise ValueError(f"epsilon is the probability of a uniform action, so it must lie in [0, 1]; got {epsilon!r}")

@@ -1,0 +1,80 @@
+"""`s4q compare`: learners x problems x seeds in parallel, resumable, then tables with intervals and plots."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from s4q.baselines.named_learners import LEARNERS
+from s4q.cli.arguments import BUILDERS, refusals, whole_number
+from s4q.comparing.comparison import compare as compared
+from s4q.comparing.plan import plan_of, read_plan
+
+
+def compare(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="TOML file with problems, learners, seeds and episodes. Flags replace its values."),
+    ] = None,
+    problem: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--problem",
+            "-p",
+            help=f"One of {', '.join(BUILDERS)}, or the id of a Gymnasium environment; with settings: "
+            "deep_sea:size=20. Repeat the option for more.",
+        ),
+    ] = None,
+    learner: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--learner",
+            "-l",
+            help=f"One of {', '.join(LEARNERS)}; with settings: lsvi_ucb:beta=0.3. Repeat the option for more.",
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds; 5 without it.", show_default=False)] = None,
+    episodes: Annotated[
+        str | None, typer.Option(help="Episodes of a run; 5000 without it. 1e6 is understood.", show_default=False)
+    ] = None,
+    processes: Annotated[int, typer.Option(help="Runs at a time.")] = 2,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="SQLite file of finished runs. A killed comparison goes on from it with the same line."),
+    ] = None,
+    plots: Annotated[Path | None, typer.Option(help="Folder for plots, a PNG file for each problem.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON instead of tables.")] = False,
+) -> None:
+    """Compare learners on problems: regret or return with intervals, bytes and CPU time."""
+    given: dict[str, Any] = {"problems": problem, "learners": learner, "seeds": seeds}
+    try:
+        with refusals():
+            given["episodes"] = None if episodes is None else whole_number(episodes)
+            given = {key: value for key, value in given.items() if value not in (None, [])}
+            if file is not None:
+                plan = read_plan(file, given)
+            else:
+                for key in ("problems", "learners"):
+                    if key not in given:
+                        raise ValueError(f"pass a TOML file, or --{key[:-1]} at least once")
+                plan = plan_of(**{"seeds": 5, "episodes": 5000, **given})
+            found = compared(plan, processes=processes, results=results, progress_bar=True)
+    except KeyboardInterrupt:
+        kept = "nothing was kept; pass --results" if results is None else f"go on with the same line; kept in {results}"
+        typer.echo(f"interrupted: {kept}", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(json.dumps([dict(row) for row in found.rows]))
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 180)
+        for table in found.tables():
+            console.print(table)
+    if plots is not None:
+        with refusals():
+            try:
+                typer.echo("\n".join(found.plot(plots)), err=as_json)
+            except (ImportError, OSError) as error:
+                raise ValueError(str(error)) from None

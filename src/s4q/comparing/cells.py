@@ -1,0 +1,202 @@
+"""Cells: one run of one learner on one problem with one seed, and what is kept of it.
+
+`play` is what worker processes call. A finite problem is played by an EpisodeCollector, so that its regret is exact; an
+environment of Gymnasium by a GymCollector. Gymnasium is imported only where an id is given.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import log
+from typing import Any, final
+
+import numpy as np
+
+from s4q.baselines.named_learners import named_learner
+from s4q.collectors import EpisodeCollector, GymCollector
+from s4q.collectors.stepping.env_facts import horizon_of, reward_range_of, spaces_of
+from s4q.comparing.plan import Named
+from s4q.core.messages import A, Asks, Collector, Explore, Learner, Regress, Spec
+from s4q.features import Fourier, OneHot, PerAction, default_features
+from s4q.problems import FiniteMDP, from_gymnasium
+from s4q.problems.named_problems import BUILDERS, named_problem
+from s4q.running.curve import Point
+from s4q.running.loop import run
+
+_CURVE_POINTS = 60  # of a kept curve, evenly spaced in log episodes
+_ENV_SETTINGS = ("horizon", "reward_range", "value_bound", "low", "high", "order")
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """One run."""
+
+    problem: Named
+    learner: Named
+    seed: int
+    episodes: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run reached and cost.
+
+    Args:
+        regret: Exact regret of all episodes; None where the problem is not finite.
+        mean_return: Mean return of all episodes that were not replayed.
+        gap: v_star minus the value of the last policy; None where the problem is not finite.
+        phases: Policies that were played to their end.
+        steps: Steps played.
+        nbytes: Bytes held by the learner at the end.
+        cpu_seconds: CPU time of the whole run, that of playing and of exact values included.
+        learner_seconds: CPU time of the learner alone.
+        curve: Of some moments of the run: episodes, regret, mean return so far, CPU seconds, bytes.
+        error: Why the run failed; empty where it did not.
+    """
+
+    regret: float | None = None
+    mean_return: float | None = None
+    gap: float | None = None
+    phases: int = 0
+    steps: int = 0
+    nbytes: int = 0
+    cpu_seconds: float = 0.0
+    learner_seconds: float = 0.0
+    curve: Sequence[Sequence[float | None]] = ()
+    error: str = ""
+
+
+@final
+class TimedLearner:
+    """A learner whose CPU time is measured. All else is the learner's own."""
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)
+
+    def ask(self, max_episodes: int) -> Regress | Explore | None:
+        """Ask the learner."""
+        before = time.process_time()
+        request = self._learner.ask(max_episodes)
+        self.seconds += time.process_time() - before
+        return request
+
+    def tell(self, request: Asks[A], answer: A) -> None:
+        """Tell the learner."""
+        before = time.process_time()
+        self._learner.tell(request, answer)
+        self.seconds += time.process_time() - before
+
+
+def problem_of(named: Named) -> FiniteMDP | tuple[Any, Any, Spec]:
+    """The finite problem, or an environment with its features and its Spec."""
+    if named.what in BUILDERS:
+        return named_problem(named.what, named.settings)
+    for name in named.settings:
+        if name not in _ENV_SETTINGS:
+            raise ValueError(f"environments have no setting {name!r}; they have {', '.join(_ENV_SETTINGS)}")
+    env = _made(named.what)
+    settings: Mapping[str, Any] = named.settings
+    reward_range = tuple(settings["reward_range"]) if "reward_range" in settings else None
+    horizon, bound = horizon_of(env, settings.get("horizon")), settings.get("value_bound")
+    if hasattr(env.unwrapped, "P") and hasattr(env.unwrapped, "initial_state_distrib"):
+        return from_gymnasium(env, horizon, reward_range=reward_range, value_bound=bound)
+    features = _features(env, settings)
+    spec = Spec.of(
+        features,
+        horizon=horizon,
+        reward_range=reward_range_of(env, reward_range),
+        value_bound=bound,
+        stationary=bool(getattr(features, "stationary", False)),
+        well_specified=isinstance(features, OneHot),
+    )
+    return env, features, spec
+
+
+def _features(env: Any, settings: Mapping[str, Any]) -> Any:
+    space, actions = spaces_of(env)
+    if "low" not in settings and "high" not in settings and "order" not in settings:
+        return default_features(space, actions)
+    low, high = settings.get("low", space.low), settings.get("high", space.high)
+    fourier = Fourier(low=np.asarray(low), high=np.asarray(high), order=settings.get("order", 3), clip=True)
+    return PerAction(fourier, int(actions.n))
+
+
+def _made(env_id: str) -> Any:
+    known = f"problem must be one of {', '.join(BUILDERS)}, or the id of a Gymnasium environment"
+    try:
+        import gymnasium
+    except ImportError:
+        raise ValueError(f'{known}, which needs pip install "s4q[gym]"; got {env_id!r}') from None
+    try:
+        return gymnasium.make(env_id)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise ValueError(f"{known}; got {env_id!r} ({error})") from None
+
+
+def built(cell: Cell) -> tuple[Learner, Collector]:
+    """The learner and the collector of a cell. A learner that does not suit the problem is refused here."""
+    problem = problem_of(cell.problem)
+    learner = named_learner(cell.learner.what)
+    if isinstance(problem, FiniteMDP):
+        made = learner.build(problem, cell.seed, cell.episodes, cell.learner.settings)
+        return made, EpisodeCollector(problem, seed=cell.seed)
+    env, features, spec = problem
+    made = learner.build(spec, cell.seed, cell.episodes, cell.learner.settings)
+    return made, GymCollector(env, features, spec, cell.seed)
+
+
+def play(cell: Cell) -> Outcome:
+    """One run. An error of the run is an outcome, so that it does not stop the others."""
+    try:
+        learner, collector = built(cell)
+        timed = TimedLearner(learner)
+        result = run(timed, collector, cell.episodes)
+    except (ValueError, ArithmeticError) as error:
+        return Outcome(error=" ".join(str(error).split()))
+    curve = kept_points(result.curve)
+    return Outcome(
+        regret=result.regret,
+        mean_return=result.mean_return,
+        gap=result.gap,
+        phases=result.phases,
+        steps=result.steps,
+        nbytes=result.nbytes,
+        cpu_seconds=result.cpu_seconds,
+        learner_seconds=timed.seconds,
+        curve=curve,
+    )
+
+
+def kept_points(curve: Sequence[Point]) -> list[list[float | None]]:
+    """Episodes, regret, mean return so far, CPU seconds and bytes, at moments spread evenly in log episodes."""
+    kept: list[list[float | None]] = []
+    spacing = log(max(curve[-1].episodes, 2)) / _CURVE_POINTS
+    total, played, last = 0.0, 0, -1.0
+    for i, point in enumerate(curve):
+        final = i == len(curve) - 1
+        if point.mean_return is not None:  # of the episodes since the point before
+            total += (point.main_episodes - played) * point.mean_return
+            played = point.main_episodes
+        if final or log(max(point.episodes, 1)) >= last + spacing:
+            last = log(max(point.episodes, 1))
+            mean = total / played if played else None
+            kept.append([point.episodes, point.regret, mean, point.cpu_seconds, point.nbytes])
+    return kept
+
+
+def as_row(cell: Cell, outcome: Outcome) -> dict[str, Any]:
+    """A cell and its outcome as plain values."""
+    values = asdict(outcome)
+    return {
+        "problem": cell.problem.name,
+        "learner": cell.learner.name,
+        "seed": cell.seed,
+        "episodes": cell.episodes,
+        **values,
+    }

@@ -1,0 +1,150 @@
+"""compare: play all cells of a plan, in parallel processes, and go on where an earlier comparison was killed.
+
+A worker has one BLAS thread, plays whole runs and ends with its parent. Only this process writes the results file.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from os import PathLike
+from threading import Thread
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from s4q.comparing.cells import Cell, Outcome, as_row, built, play
+from s4q.comparing.plan import Plan, plan_of
+from s4q.comparing.results import Comparison
+from s4q.comparing.results_file import ResultsFile
+from s4q.core.validation import require_count
+
+
+def compare(
+    problems: Iterable[str | Mapping[str, Any]] | Plan,
+    learners: Iterable[str | Mapping[str, Any]] = (),
+    *,
+    seeds: int = 5,
+    episodes: int = 5000,
+    processes: int = 2,
+    results: str | PathLike[str] | None = None,
+    progress_bar: bool = False,
+) -> Comparison:
+    """Play every learner on every problem with every seed.
+
+    A learner that does not suit a problem, such as a tabular one with dense features, is left out there, and
+    `Comparison.refused` says why. Problems and learners are names, or names with settings: "deep_sea:size=20", or
+    {"name": "DeepSea 20", "problem": "deep_sea", "size": 20}. `s4q.baselines.LEARNERS` holds the learners.
+
+    Args:
+        problems: Built-in problems or ids of Gymnasium environments; or a Plan, which names everything.
+        learners: Learners by name.
+        seeds: Number of seeds: 0, 1, ...
+        episodes: Episodes of a run.
+        processes: Runs at a time. 1 plays them in this process.
+        results: SQLite file of finished runs. Runs that it holds are not played again, and a comparison that was killed
+            goes on with the same arguments. None (default): nothing is written.
+        progress_bar: True shows a bar, on a terminal only.
+
+    >>> found = compare(["chain:n_states=3,horizon=3"], ["s4q", "psrl"], seeds=1, episodes=50, processes=1)
+    >>> [(row["learner"], row["regret"] < 50) for row in found]
+    [('s4q', True), ('psrl', True)]
+    """
+    plan = problems if isinstance(problems, Plan) else plan_of(problems, learners, seeds, episodes)
+    require_count("processes", processes, "the number of runs at a time")
+    refused = _refusals(plan)
+    cells = [
+        Cell(problem, learner, seed, plan.episodes)
+        for problem in plan.problems
+        for seed in range(plan.seeds)
+        for learner in plan.learners
+        if (problem.name, learner.name) not in refused
+    ]
+    kept = ResultsFile(results)
+    try:
+        found = {cell_key(cell): kept.find(cell) for cell in cells}
+        missing = [cell for cell in cells if found[cell_key(cell)] is None]
+        with _bar(len(cells), len(cells) - len(missing), progress_bar) as advance:
+            for cell, outcome in _played(missing, min(processes, max(len(missing), 1))):
+                kept.keep(cell, outcome)
+                found[cell_key(cell)] = outcome
+                advance(f"{cell.learner.name} on {cell.problem.name}")
+    finally:
+        kept.close()
+    order = sorted(cells, key=lambda cell: (plan.problems.index(cell.problem), plan.learners.index(cell.learner)))
+    rows = [as_row(cell, found[cell_key(cell)] or Outcome()) for cell in order]
+    return Comparison(rows, refused)
+
+
+def cell_key(cell: Cell) -> tuple[str, str, int]:
+    """A cell of one plan."""
+    return cell.problem.name, cell.learner.name, cell.seed
+
+
+def _refusals(plan: Plan) -> dict[tuple[str, str], str]:
+    """Build every learner on every problem once. An unknown problem or setting is an error, a misfit is not."""
+    refused: dict[tuple[str, str], str] = {}
+    for problem in plan.problems:
+        for learner in plan.learners:
+            try:
+                built(Cell(problem, learner, 0, plan.episodes))
+            except ValueError as error:
+                if "one-hot features" not in str(error):
+                    raise ValueError(f"{learner.name} on {problem.name}: {error}") from None
+                refused[problem.name, learner.name] = str(error)
+    if len(refused) == len(plan.problems) * len(plan.learners):
+        raise ValueError(f"no learner suits any problem: {next(iter(refused.values()))}")
+    return refused
+
+
+def _played(cells: list[Cell], processes: int) -> Iterator[tuple[Cell, Outcome]]:
+    """The outcomes, as they come."""
+    if processes == 1:
+        with threadpool_limits(limits=1):
+            for cell in cells:
+                yield cell, play(cell)
+        return
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_start_worker)
+    try:
+        cell_of: dict[Future[Outcome], Cell] = {pool.submit(play, cell): cell for cell in cells}
+        waiting = set(cell_of)
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for one in done:
+                yield cell_of[one], one.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_worker() -> None:
+    threadpool_limits(limits=1)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A killed parent cannot stop its workers, so each of them waits for its end."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _ignore(note: str) -> None:
+    del note
+
+
+@contextmanager
+def _bar(total: int, done: int, wanted: bool) -> Iterator[Callable[[str], None]]:
+    """A progress bar on a terminal; nothing elsewhere."""
+    if not (wanted and sys.stderr.isatty()):
+        yield _ignore
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("comparing", total=total, completed=done)
+        yield lambda note: progress.update(task, advance=1, description=note)

@@ -1,0 +1,218 @@
+"""Comparison: the rows of a comparison, a summary with intervals, tables and plots."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from s4q.core.blocks import Array
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_RESAMPLES = 2000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The interquartile mean of some numbers, with a 95 % bootstrap interval where there are several."""
+
+    iqm: float
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        return f"{self.iqm:.4g}" if self.low is None else f"{self.iqm:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+
+def interval(values: ArrayLike) -> Interval:
+    """The mean of the middle half of the values, and its percentile bootstrap interval, always with the same draws.
+
+    Args:
+        values: Numbers, one a seed.
+
+    >>> interval([1.0, 2.0, 3.0, 10.0]).iqm, interval([1.0]).low
+    (2.5, None)
+    """
+    from scipy.stats import bootstrap, trim_mean
+
+    array = np.asarray(values, dtype=np.float64)
+
+    def iqm(sample: Array, axis: int = -1) -> Array:
+        return np.asarray(trim_mean(sample, 0.25, axis=axis))
+
+    middle = float(iqm(array))
+    if len(array) < 2:
+        return Interval(middle, None, None)
+    found = bootstrap(
+        (array,), iqm, n_resamples=_RESAMPLES, method="percentile", vectorized=True, rng=np.random.default_rng(0)
+    ).confidence_interval
+    return Interval(middle, float(found.low), float(found.high))
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """What a comparison found. `compare` makes it.
+
+    Args:
+        rows: A dict a run: problem, learner, seed, episodes, regret, mean_return, gap, phases, steps, nbytes,
+            cpu_seconds, learner_seconds, curve and error.
+        refused: Why a learner was not played on a problem, by (problem, learner).
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    refused: Mapping[tuple[str, str], str]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return iter(self.rows)
+
+    def __repr__(self) -> str:
+        failed = sum(bool(row["error"]) for row in self.rows)
+        return f"Comparison({len(self.rows)} runs, {failed} failed, {len(self.refused)} pairs refused)"
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the values of a row."""
+        return list(self.rows[0]) if self.rows else []
+
+    @property
+    def problems(self) -> list[str]:
+        """The problems, in their order."""
+        return list(dict.fromkeys(row["problem"] for row in self.rows))
+
+    def to_dataframe(self) -> Any:
+        """The rows as a pandas DataFrame."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise ImportError("to_dataframe needs pandas; install it with: pip install pandas") from None
+        return pandas.DataFrame([dict(row) for row in self.rows])
+
+    def summary(self) -> list[dict[str, Any]]:
+        """A dict for each problem and learner: the score (regret, or the mean return), its interval, and the costs.
+
+        `best` is True where the interval of the score meets that of the best learner of the problem.
+        """
+        found: list[dict[str, Any]] = []
+        for problem in self.problems:
+            groups: dict[str, list[Mapping[str, Any]]] = {}
+            for row in self.rows:
+                if row["problem"] == problem:
+                    groups.setdefault(row["learner"], []).append(row)
+            found += _marked([_summed(problem, learner, rows) for learner, rows in groups.items()])
+        return found
+
+    def tables(self) -> "list[Table]":
+        """A table for each problem, the best learner first."""
+        from rich.table import Table
+
+        tables = []
+        for problem in self.problems:
+            lines = [one for one in self.summary() if one["problem"] == problem]
+            by_regret = any(one["score"] == "regret" for one in lines)
+            first = lines[0]
+            title = f"{problem}: {first['episodes']:,} episodes, {first['runs'] + first['failed']} seeds"
+            table = Table(title=title, caption=self._notes(problem))
+            headers = (
+                "learner",
+                f"{'regret' if by_regret else 'mean return'}, IQM [95 %]",
+                "mean",
+                "return",
+                "end gap",
+            )
+            for header in (*headers, "policies", "bytes", "learner CPU s", "CPU s", "best"):
+                table.add_column(header, justify="left" if header in ("learner", "best") else "right")
+            sign = 1 if by_regret else -1
+            for one in sorted(lines, key=lambda one: sign * one["iqm"] if one["runs"] else np.inf):
+                table.add_row(*_cells(one))
+            tables.append(table)
+        return tables
+
+    def _notes(self, problem: str) -> str:
+        notes = [f"{learner}: not played, {why}" for (where, learner), why in self.refused.items() if where == problem]
+        failed = {row["learner"]: row["error"] for row in self.rows if row["problem"] == problem and row["error"]}
+        notes += [f"{learner}: failed, {why}" for learner, why in failed.items()]
+        return "best: the interval meets that of the best learner. " + " ".join(f"{note}." for note in notes)
+
+    def plot(self, directory: str | PathLike[str]) -> list[str]:
+        """Plots of regret (or return) against episodes, CPU and bytes, a file for each problem; needs matplotlib.
+
+        Args:
+            directory: Where the PNG files are written; it is made if it does not exist.
+
+        Returns:
+            The names of the files.
+        """
+        try:
+            from s4q.comparing.plots import plot_problem
+        except ImportError:
+            raise ImportError('plots need matplotlib; install it with: pip install "s4q[plot]"') from None
+        return [plot_problem(self.rows, problem, directory) for problem in self.problems]
+
+
+def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    done = [row for row in rows if not row["error"]]
+    score = "regret" if any(row["regret"] is not None for row in done) else "mean_return"
+    values = [row[score] for row in done if row[score] is not None]
+    found = interval(values) if values else Interval(float("nan"), None, None)
+
+    def mean(column: str) -> float | None:
+        known = [row[column] for row in done if row[column] is not None]
+        return float(np.mean(known)) if known else None
+
+    return {
+        "problem": problem,
+        "learner": learner,
+        "episodes": rows[0]["episodes"],
+        "runs": len(done),
+        "failed": len(rows) - len(done),
+        "score": score,
+        "iqm": found.iqm,
+        "low": found.low,
+        "high": found.high,
+        "mean": float(np.mean(values)) if values else None,
+        **{column: mean(column) for column in ("mean_return", "gap", "phases", "nbytes")},
+        **{column: mean(column) for column in ("learner_seconds", "cpu_seconds")},
+    }
+
+
+def _marked(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of one problem, each with `best`."""
+    known = [one for one in lines if one["runs"]]
+    if known:
+        sign = 1.0 if known[0]["score"] == "regret" else -1.0
+        winner = min(known, key=lambda one: sign * one["iqm"])
+        for one in known:
+            low, high = (one["iqm"] if one[end] is None else one[end] for end in ("low", "high"))
+            other_low, other_high = (winner["iqm"] if winner[end] is None else winner[end] for end in ("low", "high"))
+            one["best"] = bool(low <= other_high and other_low <= high)
+    return [{"best": False, **one} for one in lines]
+
+
+def _cells(one: Mapping[str, Any]) -> list[str]:
+    def number(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    if not one["runs"]:
+        return [one["learner"], "failed", *["-"] * 7, ""]
+    return [
+        one["learner"],
+        str(Interval(one["iqm"], one["low"], one["high"])),
+        number(one["mean"], ".4g"),
+        number(one["mean_return"], ".4g"),
+        number(one["gap"], ".4g"),
+        number(one["phases"], ".0f"),
+        number(one["nbytes"], ",.0f"),
+        number(one["learner_seconds"], ".2f"),
+        number(one["cpu_seconds"], ".2f"),
+        "yes" if one["best"] else "",
+    ]

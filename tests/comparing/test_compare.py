@@ -1,0 +1,419 @@
+"""`s4q.compare` and `s4q compare`: rows against single runs, resuming, errors, intervals, tables and plots."""
+
+import json
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import s4q
+from s4q.baselines import LEARNERS
+from s4q.baselines.named_learners import named_learner
+from s4q.cli import app
+from s4q.comparing.cells import kept_points
+from s4q.comparing.plan import Named, plan_of, read_plan
+from s4q.comparing.results import interval
+from s4q.comparing.results_file import ResultsFile, ResultsFileError
+from s4q.running.curve import Point
+
+SMALL = "chain:n_states=3,horizon=3"
+MEASURED = ("cpu_seconds", "learner_seconds", "curve")
+
+
+def plain(rows: Any) -> list[dict[str, Any]]:
+    """Rows without what depends on the speed of the machine."""
+    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_named_learner_plays(name: str) -> None:
+    [row] = s4q.compare([SMALL], [name], seeds=1, episodes=5, processes=1)
+    assert row["error"] == ""
+    assert row["regret"] > 0
+    assert row["nbytes"] > 0
+    assert LEARNERS[name].about
+    if LEARNERS[name].kind == "tuned" and name != "ucbvi_tuned":
+        assert name.removesuffix("_tuned") in LEARNERS
+
+
+def test_rows_are_those_of_single_runs() -> None:
+    found = s4q.compare([SMALL, "low_rank"], ["s4q", "rlsvi"], seeds=2, episodes=20, processes=1)
+    assert [(row["problem"], row["learner"], row["seed"]) for row in found] == [
+        (problem, learner, seed) for problem in (SMALL, "low_rank") for learner in ("s4q", "rlsvi") for seed in (0, 1)
+    ]
+    for row in found:
+        mdp = s4q.problems.chain(3, 3) if row["problem"] == SMALL else s4q.problems.low_rank()
+        learner = s4q.S4Q(mdp) if row["learner"] == "s4q" else s4q.baselines.RLSVI(mdp, seed=row["seed"])
+        run = s4q.run(learner, s4q.collectors.EpisodeCollector(mdp, seed=row["seed"]), 20)
+        for name in ("regret", "mean_return", "gap", "phases", "steps", "nbytes"):
+            assert row[name] == getattr(run, name), name
+        assert 0 < row["learner_seconds"] < row["cpu_seconds"]
+        episodes, regret, mean, cpu, nbytes = row["curve"][-1]
+        assert (episodes, regret, nbytes) == (20, run.regret, run.nbytes)
+        assert mean == pytest.approx(run.mean_return)
+        assert 0 < cpu <= row["cpu_seconds"]
+
+
+def test_processes_change_nothing() -> None:
+    arguments: dict[str, Any] = {"seeds": 2, "episodes": 30}
+    alone = s4q.compare([SMALL], ["s4q", "q_learning"], processes=1, **arguments)
+    together = s4q.compare([SMALL], ["s4q", "q_learning"], processes=2, **arguments)
+    assert plain(alone) == plain(together)
+
+
+SCRIPT = """
+import sys, s4q
+if __name__ == "__main__":
+    names = ["s4q", "q_learning", "ucb_q", "psrl"]
+    s4q.compare(["chain"], names, seeds=2, episodes=100, processes=2, results=sys.argv[1])
+"""
+
+
+def finished(path: Path) -> int:
+    if not path.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+            return int(database.execute("SELECT COUNT(*) FROM cells").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
+def test_a_killed_comparison_goes_on_and_gives_the_same_rows(tmp_path: Path) -> None:
+    script, path = tmp_path / "script.py", tmp_path / "results.sqlite"
+    script.write_text(SCRIPT)
+    child = subprocess.Popen([sys.executable, str(script), str(path)])
+    while finished(path) < 1:
+        assert child.poll() is None, "it was over before it could be killed"
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    kept = finished(path)
+    assert 1 <= kept < 8
+    with sqlite3.connect(path) as database:
+        before = dict(database.execute("SELECT problem || learner || seed, outcome FROM cells").fetchall())
+    subprocess.run([sys.executable, str(script), str(path)], check=True, timeout=600)
+    with sqlite3.connect(path) as database:
+        after = dict(database.execute("SELECT problem || learner || seed, outcome FROM cells").fetchall())
+    assert len(after) == 8
+    assert {key: after[key] for key in before} == before  # not played again: even their CPU time is the same
+    names = ["s4q", "q_learning", "ucb_q", "psrl"]
+    resumed = s4q.compare(["chain"], names, seeds=2, episodes=100, processes=1, results=path)
+    fresh = s4q.compare(["chain"], names, seeds=2, episodes=100, processes=1)
+    assert plain(resumed) == plain(fresh)
+    mine, theirs = ([one[0] for one in map(shown, found.tables())] for found in (resumed, fresh))
+    assert mine == theirs
+
+
+def shown(table: Any) -> list[list[str]]:
+    """The cells of a table, the columns of CPU time left out."""
+    return [[str(cell) for cell in column.cells] for column in table.columns if "CPU" not in str(column.header)]
+
+
+LIMITED = """
+import resource, sys
+from s4q.cli import app
+if __name__ == "__main__":
+    if int(sys.argv[1]):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+    app(sys.argv[2:])
+"""
+
+
+def test_a_file_that_cannot_grow_ends_in_one_line_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    script, path = tmp_path / "script.py", tmp_path / "results.sqlite"
+    script.write_text(LIMITED)
+    line = ["compare", "-p", SMALL, "-l", "q_learning", "-l", "s4q", "--seeds", "6", "--episodes", "30"]
+    line += ["--processes", "1", "--results", str(path), "--json"]
+
+    usual = {**os.environ, "COLUMNS": "1000"}
+
+    def ran(limit: int) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, str(script), str(limit), *line]
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, env=usual)
+
+    failed = ran(20_000)
+    assert failed.returncode == 2
+    message = " ".join(failed.stderr.replace("│", " ").split())
+    assert f"{path} could not be written" in message
+    assert "finished cells in it are kept" in message
+    assert "Traceback" not in failed.stderr
+    kept = finished(path)
+    assert 0 < kept < 12
+    assert f"the {kept} finished cells" in message
+    whole = ran(0)
+    assert whole.returncode == 0
+    fresh = s4q.compare([SMALL], ["q_learning", "s4q"], seeds=6, episodes=30, processes=1)
+    assert plain(json.loads(whole.stdout)) == plain(fresh)
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+def test_a_results_file_knows_a_cell_by_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    table = {"name": "my chain", "problem": "chain", "horizon": 3, "n_states": 3}
+    first = s4q.compare([table], ["psrl"], seeds=2, episodes=20, processes=1, results=path)
+    assert finished(path) == 2
+    again = s4q.compare([SMALL], [{"learner": "psrl"}], seeds=2, episodes=20, processes=1, results=path)
+    assert finished(path) == 2
+    assert [row["cpu_seconds"] for row in first] == [row["cpu_seconds"] for row in again]
+    assert [row["problem"] for row in (*first, *again)] == ["my chain"] * 2 + [SMALL] * 2
+    s4q.compare([SMALL], ["psrl"], seeds=2, episodes=21, processes=1, results=path)
+    assert finished(path) == 4
+
+
+def test_results_files_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("no database, but some text that is long enough to be read as a header of one" * 20)
+    for bad in (path, tmp_path / "no" / "folder.sqlite", tmp_path):
+        with pytest.raises(ResultsFileError, match=r"no results file|no folder|cannot be written"):
+            ResultsFile(bad)
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(ResultsFileError, match="schema 99"):
+        ResultsFile(other)
+    damaged = tmp_path / "damaged.sqlite"
+    s4q.compare([SMALL], ["psrl"], seeds=1, episodes=5, processes=1, results=damaged)
+    with sqlite3.connect(damaged) as database:
+        database.execute("UPDATE cells SET outcome = '{\"regret\": '")
+    with pytest.raises(ResultsFileError, match="is damaged"):
+        s4q.compare([SMALL], ["psrl"], seeds=1, episodes=5, processes=1, results=damaged)
+
+
+def test_a_learner_that_does_not_suit_a_problem_is_left_out_there() -> None:
+    found = s4q.compare([SMALL, "low_rank"], ["psrl", "s4q"], seeds=1, episodes=10, processes=1)
+    assert [(row["problem"], row["learner"]) for row in found] == [(SMALL, "psrl"), (SMALL, "s4q"), ("low_rank", "s4q")]
+    assert list(found.refused) == [("low_rank", "psrl")]
+    assert "psrl: not played" in str(found.tables()[1].caption)
+    assert repr(found) == "Comparison(3 runs, 0 failed, 1 pairs refused)"
+
+
+def test_a_run_that_fails_does_not_stop_the_others() -> None:
+    found = s4q.compare([SMALL], ["q_learning:step_size=50.0", "s4q"], seeds=1, episodes=300, processes=1)
+    failed, fine = found.rows
+    assert "QLearning has diverged" in failed["error"]
+    assert fine["error"] == ""
+    lines = found.summary()
+    assert [(one["runs"], one["failed"], one["best"]) for one in lines] == [(0, 1, False), (1, 0, True)]
+    assert "failed, QLearning has diverged" in str(found.tables()[0].caption)
+
+
+def test_interquartile_means_and_their_intervals() -> None:
+    values = np.random.default_rng(0).normal(size=21) ** 3
+    found = interval(values)
+    middle = np.sort(values)[5:16]  # a quarter of 21, rounded down, is cut from each end
+    assert found.iqm == pytest.approx(middle.mean())
+    rng = np.random.default_rng(1)
+    means = [np.sort(rng.choice(values, 21))[5:16].mean() for _ in range(20_000)]
+    assert found.low == pytest.approx(np.quantile(means, 0.025), abs=0.05)
+    assert found.high == pytest.approx(np.quantile(means, 0.975), abs=0.05)
+    assert interval(values) == found
+    assert str(interval([2.0])) == "2"
+    assert str(interval([2.0, 2.0])) == "2 [2, 2]"
+
+
+def test_the_best_learners_are_those_whose_interval_meets_that_of_the_lowest() -> None:
+    def row(learner: str, seed: int, regret: float) -> dict[str, Any]:
+        numbers = {"regret": regret, "mean_return": 0.5, "gap": 0.1, "phases": 3, "nbytes": 8}
+        costs = {"steps": 1, "cpu_seconds": 1.0, "learner_seconds": 0.5, "curve": [], "error": ""}
+        return {"problem": "p", "learner": learner, "seed": seed, "episodes": 10, **numbers, **costs}
+
+    regrets = {"good": [1.0, 2.0, 3.0, 2.0], "near": [2.0, 3.0, 4.0, 3.0], "bad": [9.0, 9.5, 9.0, 9.4]}
+    rows = [row(name, seed, regret) for name, ones in regrets.items() for seed, regret in enumerate(ones)]
+    found = s4q.Comparison(rows, {})
+    assert {one["learner"]: one["best"] for one in found.summary()} == {"good": True, "near": True, "bad": False}
+    assert [str(cell) for cell in found.tables()[0].columns[0].cells] == ["good", "near", "bad"]
+    assert found.columns[:2] == ["problem", "learner"]
+    assert len(found) == 12
+
+
+def test_curves_are_thinned_evenly_in_the_logarithm() -> None:
+    def point(n: int, mean: float | None) -> Point:
+        return Point(
+            episodes=n,
+            main_episodes=n,
+            replay_episodes=0,
+            steps=n,
+            phases=n,
+            regret=float(n),
+            gap=0.0,
+            optimistic_value=None,
+            nbytes=8,
+            cpu_seconds=0.1 * n,
+            mean_return=mean,
+        )
+
+    kept = kept_points([point(n, float(n % 2)) for n in range(1, 5001)] + [point(5000, None)])
+    assert len(kept) <= 61
+    assert kept[-1] == [5000, 5000.0, 0.5, 500.0, 8]
+    assert kept[1][:3] == [2, 2.0, 0.5]
+    gaps = np.diff(np.log([one[0] for one in kept[20:-1]]))  # type: ignore[misc]
+    assert gaps.max() < 0.3
+
+
+def test_rows_as_a_data_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = s4q.compare([SMALL], ["psrl"], seeds=1, episodes=5, processes=1)
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda rows: ("frame", rows)))  # type: ignore[arg-type]
+    kind, rows = found.to_dataframe()
+    assert (kind, rows[0]["learner"]) == ("frame", "psrl")
+    monkeypatch.setitem(sys.modules, "pandas", None)  # type: ignore[arg-type]
+    with pytest.raises(ImportError, match="pip install pandas"):
+        found.to_dataframe()
+
+
+def test_plots_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = s4q.compare([SMALL, "low_rank"], ["s4q", "q_learning"], seeds=2, episodes=20, processes=1)
+    files = found.plot(tmp_path / "plots")
+    assert [Path(file).name for file in files] == ["chain_n_states_3_horizon_3.png", "low_rank.png"]
+    assert all(Path(file).read_bytes()[:4] == b"\x89PNG" for file in files)
+    monkeypatch.setitem(sys.modules, "s4q.comparing.plots", None)  # type: ignore[arg-type]
+    with pytest.raises(ImportError, match=r"s4q\[plot\]"):
+        found.plot(tmp_path)
+
+
+def test_environments_of_gymnasium() -> None:
+    """FrozenLake has a table, so that its regret is exact. MountainCar has none: its score is the mean return."""
+    car = {"problem": "MountainCar-v0", "reward_range": [-1, 0], "horizon": 30, "order": 1, "name": "car"}
+    found = s4q.compare(["FrozenLake-v1:horizon=8", car], ["s4q", "sarsa"], seeds=2, episodes=3, processes=1)
+    lake, hill = ([row for row in found if row["problem"] == problem] for problem in found.problems)
+    exact = s4q.problems.from_gymnasium("FrozenLake-v1", horizon=8)
+    assert all(0 < row["regret"] <= 3 * exact.v_star + 1e-12 for row in lake)
+    assert all(row["regret"] is None and row["mean_return"] == -30 for row in hill)
+    assert {one["score"] for one in found.summary() if one["problem"] == "car"} == {"mean_return"}
+    assert "mean return" in str(found.tables()[1].columns[1].header)
+
+
+PLAN = """
+problems = ["chain", {name = "DeepSea 4", problem = "deep_sea", size = 4}]
+learners = ["s4q", {learner = "lsvi_ucb", beta = 0.3}]
+seeds = 3
+episodes = 70
+"""
+
+
+def test_a_plan_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    plan = read_plan(path, {"seeds": 2})
+    assert (plan.seeds, plan.episodes) == (2, 70)
+    assert plan.problems == (Named("chain", "chain"), Named("DeepSea 4", "deep_sea", {"size": 4}))
+    assert plan.learners == (Named("s4q", "s4q"), Named("lsvi_ucb:beta=0.3", "lsvi_ucb", {"beta": 0.3}))
+
+
+def test_settings_in_a_string_are_those_of_a_table() -> None:
+    text = 'X-v0:reward_range=[-1, 0],horizon=3,low=[0.0,1.0],name_of="a b"'
+    [one] = plan_of([text], ["s4q"], 1, 1).problems
+    assert one.settings == {"reward_range": [-1, 0], "horizon": 3, "low": [0.0, 1.0], "name_of": "a b"}
+    table = {"problem": "X-v0", "horizon": 3, "low": [0.0, 1.0], "reward_range": [-1, 0], "name_of": "a b", "name": "y"}
+    [other] = plan_of([table], ["s4q"], 1, 1).problems
+    assert (one.name, other.name, one.key) == (text, "y", other.key)
+
+
+BAD: list[tuple[str, Callable[[], object], str]] = [
+    ("learner", lambda: s4q.compare(["chain"], ["s5q"]), r"learner must be one of s4q, .*got 's5q'"),
+    ("problem", lambda: s4q.compare(["chian"], ["s4q"]), r"problem must be one of .*chain.*got 'chian'"),
+    ("size", lambda: s4q.compare(["chain:length=3"], ["s4q"]), r"chain has no length; it has n_states, horizon"),
+    ("setting", lambda: s4q.compare(["chain"], ["psrl:c=3"]), r"PSRL has no setting 'c'; it has seed"),
+    ("value", lambda: s4q.compare(["chain"], ["ucbvi:c=-1"]), r"ucbvi:c=-1 on chain: c is .*got -1"),
+    ("text", lambda: s4q.compare(["chain:n_states"], ["s4q"]), r"settings are written name:key=value"),
+    ("twice", lambda: s4q.compare(["chain"], ["s4q", "s4q"]), r"'s4q' is there twice; add name"),
+    ("none", lambda: s4q.compare([], ["s4q"]), r"problems must name at least one"),
+    ("string", lambda: s4q.compare("chain", ["s4q"]), r"problems must be a list of names; got 'chain'"),
+    ("number", lambda: s4q.compare([3], ["s4q"]), r"a problem is a name, or a table.*got 3"),  # type: ignore[list-item]
+    ("misfit", lambda: s4q.compare(["low_rank"], ["psrl"]), r"no learner suits any problem: .*one-hot"),
+    ("env", lambda: s4q.compare(["CartPole-v1:x=3"], ["s4q"]), r"environments have no setting 'x'"),
+    ("range", lambda: s4q.compare(["CartPole-v1"], ["s4q"]), r"no finite bounds|reward_range must be given"),
+    ("seeds", lambda: s4q.compare(["chain"], ["s4q"], seeds=0), r"seeds .*got 0"),
+    ("episodes", lambda: s4q.compare(["chain"], ["s4q"], episodes=0), r"episodes .*got 0"),
+    ("processes", lambda: s4q.compare(["chain"], ["s4q"], processes=0), r"processes .*got 0"),
+    ("name", lambda: named_learner("x"), r"learner must be one of .*got 'x'"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_bad_input(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+TOML: list[tuple[str, str]] = [
+    ("problems = [", r"is no TOML file: Invalid value"),
+    ("problems = ['chain']", r"has no learners; add a line"),
+    ("problems = ['chain']\nlearners = ['s4q']\nseed = 3", r"has an entry 'seed'; known are problems"),
+    ("problems = ['chain']\nlearners = ['s4q']\nseeds = 'many'", r"seeds is the number of seeds.*got 'many'"),
+    ("problems = 'chain'\nlearners = ['s4q']", r"problems must be a list of names; got 'chain'"),
+    ("problems = [{name = 'x'}]\nlearners = ['s4q']", r"a table with problem"),
+    ("problems = ['chain']\nlearners = ['nobody']", r"learner must be one of .*got 'nobody'"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), TOML)
+def test_malformed_files_are_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as refused:
+        read_plan(path)
+    assert "\n" not in str(refused.value)
+    result = CliRunner(env={"COLUMNS": "1000"}).invoke(app, ["compare", str(path)])
+    assert result.exit_code == 2
+    assert str(path) in result.output
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_plan(tmp_path / "nowhere.toml")
+
+
+def invoked(*arguments: str) -> Any:
+    return CliRunner(env={"COLUMNS": "1000"}).invoke(app, ["compare", *arguments])
+
+
+def test_the_command_prints_tables_json_and_plots(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    usual = [
+        str(path),
+        "--processes",
+        "1",
+        "--seeds",
+        "2",
+        "--episodes",
+        "2e1",
+        "--results",
+        str(tmp_path / "r.sqlite"),
+    ]
+    result = invoked(*usual, "--plots", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "DeepSea 4: 20 episodes, 2 seeds" in result.output
+    assert "lsvi_ucb:beta=0.3" in result.output
+    assert (tmp_path / "DeepSea_4.png").exists()
+    rows = json.loads(invoked(*usual, "--json").stdout)
+    assert len(rows) == 8
+    found = s4q.compare(read_plan(path, {"seeds": 2, "episodes": 20}), processes=1)
+    assert plain(rows) == plain(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "pass a TOML file, or --problem at least once"),
+        (["-p", "chain"], "--learner at least once"),
+        (["-p", "chain", "-l", "s5q"], "learner must be one of"),
+        (["-p", "chian", "-l", "s4q"], "problem must be one of"),
+        (["-p", "chain", "-l", "s4q", "--episodes", "many"], "a whole number is needed"),
+        (["-p", "chain", "-l", "s4q", "--seeds", "0"], "seeds is the number of seeds"),
+        (["-p", "chain", "-l", "s4q", "--episodes", "0"], "episodes is the number of episodes"),
+    ],
+)
+def test_the_command_refuses_nonsense(arguments: list[str], message: str) -> None:
+    result = invoked(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
