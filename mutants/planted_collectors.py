@@ -17,14 +17,14 @@ COLLECTORS = [
     ),
     Fault(
         "episode.py",
-        "ended = self.ended and end >= len(self.actions)",
-        "ended = self.ended",
+        "self.ended and last,",
+        "self.ended,",
         ("test_literal_player.py",),
     ),
     Fault(
         "episode.py",
-        "self.first + begin, vectors, blocks,",
-        "self.first, vectors, blocks,",
+        "self.first + begin,",
+        "self.first,",
         ("test_gym_env.py",),
     ),
     Fault(
@@ -49,8 +49,8 @@ COLLECTORS = [
     ),
     Fault(
         "episode.py",
-        "min(step + 1, self._horizon - 1), observation",
         "min(step, self._horizon - 1), observation",
+        "min(step - 1, self._horizon - 1), observation",
         ("test_literal_player.py",),
     ),
     Fault(
@@ -286,7 +286,7 @@ COLLECTORS = [
         ("test_vector.py",),
     ),
     Fault("vector_env.py", "if self._disabled and done.any():", "if False:", ("test_literal_player.py",)),
-    Fault("gym_env.py", "happened = step(first + action)", "happened = step(action)", ("test_gym_env.py",)),
+    Fault("gym_env.py", "happened = step(own_action(action))", "happened = step(action)", ("test_gym_env.py",)),
     Fault("episodes.py", "numbers[2 + 3 * h]", "numbers[3 + 3 * h]", ("test_literal_tables.py",)),
     Fault(
         "episodes.py",

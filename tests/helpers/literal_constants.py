@@ -42,14 +42,18 @@ class LiteralConstants:
             self.pool = bool(spec.stationary) and preset in ("realisable", "practical")
         assert not options, options
 
+    @property
+    def extrapolates(self) -> bool:
+        """Features of `practical` that are neither exact nor one-hot: it treats them differently."""
+        return not self.spec.well_specified and self.spec.block_dim > 1
+
     def ridge(self, phase: int, n_total: int) -> np.ndarray:
         """lambda of a phase, (H,); n_total trajectories of main loops came before it."""
         levels = range(self.spec.horizon)
         if self.given_ridge is not None:
             return np.array([one_of(self.given_ridge, h) for h in levels])
         if self.preset == "practical":
-            extrapolates = not self.spec.well_specified and self.spec.block_dim > 1
-            return np.array([0.01 if extrapolates else 0.000001 for _ in levels])
+            return np.array([0.01 if self.extrapolates else 0.000001 for _ in levels])
         if self.preset == "realisable":
             n = max(1, n_total, self.max_episodes or 0)
             lost = 0.00000000000001 * n if self.spec.block_dim > 1 else 0.0  # to rounding
@@ -162,28 +166,18 @@ def one_of(given: Any, h: int) -> float:
 
 
 def data_scaled_width(
-    spec: Any,
-    h: int,
-    norm_sq: float,
-    variance: float,
-    residual: float,
-    ridge: float,
-    kappa: float,
-    n_samples: float,
-    *,
-    begun: bool,
+    spec: Any, h: int, norm_sq: float, variance: float, residual: float, ridge: float, kappa: float, n_samples: float
 ) -> float:
     """The width of `practical` at one phi: of this norm, with this variance of the targets near it.
 
-    begun: was anything seen in its block?
+    ridge: of the metric of the bonus.
     """
     v = spec.value_bound[h]
     n = max(0.0, 1 / norm_sq - ridge)
     floor = 0.03 * v * min(1.0, np.sqrt(10 / spec.horizon))
     factor = np.sqrt(1 + 0.05 * max(0.0, np.log(max(n_samples, 1) / (spec.n_blocks * spec.block_dim))))
     if not spec.well_specified:
-        unseen = v / 10 if begun and spec.block_dim > 1 else v
-        return float(unseen * np.sqrt(ridge) + kappa * factor * np.sqrt(residual + floor**2))
+        return float(v * np.sqrt(ridge) + kappa * factor * np.sqrt(residual + floor**2))
     local = min(max(variance, 0.0), v * v / 4)
     sigma = np.sqrt((n * local + residual + floor**2) / max(n, 1.0))
     spread = sigma + 2.5 * (v * v * residual) ** 0.25 * np.sqrt(norm_sq)

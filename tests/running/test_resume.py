@@ -142,7 +142,7 @@ def test_the_command_refuses_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (["train", "chain", "--log", str(logged)], "is there already: pass --resume to go on, or choose another file"),
         (
             [*lake, "--resume", "--value-bound", "0.5"],
-            "holds a run with --value-bound 9.0, not 0.5; leave the option out",
+            "holds a run with --value-bound 1.0, not 0.5; leave the option out",
         ),
         ([*lake, "--resume", "--memory-bytes", "1000"], "holds a run with --memory-bytes 67108864, not 1000"),
         (

@@ -11,7 +11,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.baselines.episodes import EpisodeLearner
+from s4q.baselines.episode_learner import EpisodeLearner
 from s4q.baselines.epsilon_greedy import EpsilonGreedy, require_epsilon
 from s4q.baselines.tabular import has_one_hot_table, same_actions
 from s4q.core.blocks import Array, IntArray

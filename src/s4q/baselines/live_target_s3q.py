@@ -13,7 +13,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.baselines.episodes import EpisodeLearner
+from s4q.baselines.episode_learner import EpisodeLearner
 from s4q.core.blocks import Array
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from s4q.baselines.episodes import EpisodeLearner, one_percent
+from s4q.baselines.episode_learner import EpisodeLearner, one_percent
 from s4q.core.blocks import Array
 from s4q.core.least_squares import Moments, ridge_fit
 from s4q.core.linear_q import LinearQ

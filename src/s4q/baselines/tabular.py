@@ -9,7 +9,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from s4q.baselines.episodes import EpisodeLearner, one_percent
+from s4q.baselines.episode_learner import EpisodeLearner, one_percent
 from s4q.core.blocks import Array, IntArray
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits

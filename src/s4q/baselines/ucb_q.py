@@ -19,7 +19,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.baselines.episodes import EpisodeLearner
+from s4q.baselines.episode_learner import EpisodeLearner
 from s4q.baselines.epsilon_greedy import EpsilonGreedy
 from s4q.baselines.tabular import has_one_hot_table, one_hot_spec, same_actions, states_of
 from s4q.core.blocks import Array, IntArray

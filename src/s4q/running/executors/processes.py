@@ -14,14 +14,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from multiprocessing.connection import Connection, wait
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from s4q.core.messages import Collector
 from s4q.core.validation import require_count
 from s4q.running.executors.executor import SerialSession, Session
 from s4q.running.executors.packing import pack
 from s4q.running.executors.playing_ahead import AheadSession, Outcome, Payload, Task
+
+if TYPE_CHECKING:  # `import s4q` stays light
+    from multiprocessing.connection import Connection
 
 _AT_HAND = 2  # tasks of a worker: the one it plays and the next, so that it never waits for the driver
 _THREADS = ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM")
@@ -126,7 +128,7 @@ def require_factory(make_env: object) -> None:
 class _Worker:
     """The driver's end of one worker."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: "Connection") -> None:
         self.connection = connection
         self.pid: int | None = None  # known when it is ready
         self.tasks: deque[int] = deque()  # handed out and not answered, in the order in which it plays them
@@ -197,6 +199,8 @@ class _Pool:
 
     def wait(self) -> list[Outcome]:
         """Outcomes since the last call; waits for one if there are none."""
+        from multiprocessing.connection import wait
+
         outcomes: list[Outcome] = []
         while not outcomes:
             ready = wait([worker.connection for worker in self._workers])
@@ -248,6 +252,8 @@ class _Pool:
 
     def _started(self) -> _Worker:
         """A new worker, which says that it is ready as soon as it can."""
+        from multiprocessing.connection import Connection
+
         for _ in range(self._tries):
             control = self._control or self._start_nursery()
             ours, theirs = socket.socketpair()

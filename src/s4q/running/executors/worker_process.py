@@ -14,20 +14,24 @@ import time
 import traceback
 from collections.abc import Callable
 from functools import partial
-from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
 from s4q.core.messages import Collector
 from s4q.running.executors.packing import unpack
 
+if TYPE_CHECKING:  # `import s4q` stays light
+    from multiprocessing.connection import Connection
+
 
 def nursery(fileno: int) -> None:
     """Fork a worker for each socket that comes along, until the driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's affair
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries dead workers
+    from multiprocessing.connection import Connection
+
     import scipy.linalg  # noqa: F401  here, so that no worker has to
 
     control = socket.socket(fileno=fileno)
@@ -49,7 +53,7 @@ def nursery(fileno: int) -> None:
         os.close(filenos[0])
 
 
-def work(connection: Connection) -> None:
+def work(connection: "Connection") -> None:
     """Play what the driver asks for, one shard after the other."""
     messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
     forgotten: set[int] = set()
@@ -125,7 +129,7 @@ def portable(error: Exception, where: str) -> Exception:
     return copy
 
 
-def _send(connection: Connection, message: Any) -> None:
+def _send(connection: "Connection", message: Any) -> None:
     try:
         connection.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
     except OSError:  # the driver is gone
