@@ -112,7 +112,7 @@ def explore_of(
     "threshold",
     [
         (0.9, 0.0),
-        (4.0, 0.0),
+        pytest.param((4.0, 0.0), marks=pytest.mark.slow),
         pytest.param((2.0, 1.5), marks=pytest.mark.slow),
         pytest.param((25.0, 3.0), marks=pytest.mark.slow),
     ],

@@ -90,6 +90,7 @@ def finished(path: Path) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_a_killed_comparison_goes_on_and_gives_the_same_rows(tmp_path: Path) -> None:
     script, path = tmp_path / "script.py", tmp_path / "results.sqlite"
     script.write_text(SCRIPT)

@@ -430,6 +430,7 @@ def test_more_features_than_the_episodes_can_cover() -> None:
     assert not [one for one in diagnosed(small, 30) if one.name.startswith("more features")]
 
 
+@pytest.mark.slow
 def test_a_sketch_that_holds_few_steps_is_found() -> None:
     """With 300 bytes it holds 2 steps for 12 features, and the regret is many times that of the default budget."""
     mdp = s4q.problems.river_swim(6, 12)

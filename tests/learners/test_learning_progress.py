@@ -153,6 +153,7 @@ def test_the_stages() -> None:
         assert one.note().startswith(f"{one.stage}: 40% seen, gets ")
 
 
+@pytest.mark.slow
 def test_a_run_that_has_learned_is_settled_and_one_that_has_not_is_exploring() -> None:
     mdp = s4q.problems.river_swim(6, horizon=12)
     learner = s4q.S4Q(mdp)

@@ -208,6 +208,7 @@ def deadly(how: str, harmless: Path) -> tuple[Any, Any]:
     return s4q.S4Q(spec, "realisable", trigger=60.0, c_replay=6.0), GymCollector(env, features, spec, seed=3)
 
 
+@pytest.mark.slow
 def test_a_shard_that_always_fails_stops_the_run_with_the_cause(tmp_path: Path) -> None:
     harmless = tmp_path / "harmless"
     with s4q.Processes(2, tries=3) as executor:

@@ -40,6 +40,7 @@ def test_the_prediction_has_a_row_for_each_size() -> None:
     assert all(1 < float(cell) <= 10 for cell in table.columns[5].cells)
 
 
+@pytest.mark.slow
 def test_the_check_runs() -> None:
     costs = Costs(task=1e-4, byte=1e-9, episode=1e-4, feature_pair=1e-8)
     assert check_table(costs, n_shards=2, repeat=1).row_count == 2
