@@ -262,12 +262,12 @@ def test_a_killed_worker_is_replaced(two: s4q.Processes, tmp_path: Path, serial:
     assert not set(killed) & set(two._pool.pids)
 
 
-def test_the_nursery_killed_too(two: s4q.Processes, tmp_path: Path, serial: dict[str, Any]) -> None:
+def test_the_process_that_starts_workers_killed_too(two: s4q.Processes, tmp_path: Path, serial: dict[str, Any]) -> None:
     kind = "replay by episodes"
     outcome(kind, tmp_path / "first.s4q", two)
     assert two._pool is not None
-    assert two._pool._nursery is not None
-    for pid in (two._pool._nursery.pid, *two._pool.pids):
+    assert two._pool._starter is not None
+    for pid in (two._pool._starter.pid, *two._pool.pids):
         os.kill(pid, signal.SIGKILL)
     assert outcome(kind, tmp_path / "run.s4q", two)[1] == serial[kind][1]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # `import s4q` stays light
 
 _AT_HAND = 2  # tasks of a worker: the one it plays and the next, so that it never waits for the driver
 _THREADS = ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM")
-_START = "from s4q.running.executors.worker_process import nursery; nursery({})"
+_START = "from s4q.running.executors.worker_process import start_workers; start_workers({})"
 
 
 @final
@@ -149,7 +149,7 @@ class _Pool:
         self.n_workers = n_workers
         self.busy = False  # with a run
         self._tries = tries
-        self._nursery: subprocess.Popen[bytes] | None = None
+        self._starter: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._workers: list[_Worker] = []
         self._packed_collector, self._collector = b"", 0
@@ -255,22 +255,22 @@ class _Pool:
         from multiprocessing.connection import Connection
 
         for _ in range(self._tries):
-            control = self._control or self._start_nursery()
+            control = self._control or self._start_starter()
             ours, theirs = socket.socketpair()
             try:
                 socket.send_fds(control, [b"w"], [theirs.fileno()])
                 return _Worker(Connection(ours.detach()))
-            except OSError:  # somebody killed the nursery
+            except OSError:  # somebody killed the starter
                 ours.close()
-                self._end_nursery()
+                self._end_starter()
             finally:
                 theirs.close()
         raise RuntimeError(f"worker processes could not be started in {self._tries} tries; their output says why")
 
-    def _start_nursery(self) -> socket.socket:
+    def _start_starter(self) -> socket.socket:
         ours, theirs = socket.socketpair()
         with theirs:
-            self._nursery = subprocess.Popen(
+            self._starter = subprocess.Popen(
                 [sys.executable, "-c", _START.format(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, **worker_environment()},
@@ -280,18 +280,18 @@ class _Pool:
         self._control = ours
         return ours
 
-    def _end_nursery(self) -> None:
+    def _end_starter(self) -> None:
         if self._control is not None:
             self._control.close()
             self._control = None
-        if self._nursery is not None and os.getpid() == self._driver:
-            self._nursery.kill()
-            self._nursery.wait()
-            self._nursery = None
+        if self._starter is not None and os.getpid() == self._driver:
+            self._starter.kill()
+            self._starter.wait()
+            self._starter = None
 
     def close(self) -> None:
         """Close all streams. Workers end when they see that, in the middle of a shard too."""
         for worker in self._workers:
             worker.connection.close()
         self._workers.clear()
-        self._end_nursery()
+        self._end_starter()

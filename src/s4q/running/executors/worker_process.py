@@ -1,8 +1,8 @@
 """The other end of Processes: the process that starts workers, and the workers.
 
-The driver starts one `nursery`, which imports s4q once and forks a worker whenever the driver asks for one. A worker
-can thus be replaced in milliseconds, and it never runs the user's script. Each worker has a socket of its own to the
-driver. When the driver is gone, the sockets close, and all of them end at once.
+The driver starts one process that runs `start_workers`. It imports s4q once and forks a worker whenever the driver asks
+for one. A worker can thus be replaced in milliseconds, and it never runs the user's script. Each worker has a socket of
+its own to the driver. When the driver is gone, the sockets close, and all of them end at once.
 """
 
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # `import s4q` stays light
     from multiprocessing.connection import Connection
 
 
-def nursery(fileno: int) -> None:
+def start_workers(fileno: int) -> None:
     """Fork a worker for each socket that comes along, until the driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's affair
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries dead workers
