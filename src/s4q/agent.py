@@ -69,13 +69,19 @@ class _Interrupted:
     """Keeps a run that ended by an exception, so that it is not lost and can be finished."""
 
     def __init__(self) -> None:
+        self.begun = False
         self.run: Run | None = None
         self.progress: Progress | None = None
 
     def on_start(self, run: Run) -> None:
+        """Nothing was refused."""
+        del run
+        self.begun = True
+
+    def on_phase(self, run: Run) -> None:
         del run
 
-    on_phase = on_end = on_start
+    on_end = on_phase
 
     def on_request(self, answered: Answered) -> None:
         del answered
@@ -184,8 +190,13 @@ class Agent:
         )
         self._assemble(env, features, learner, drawn_seed(seed), executor)
         self.verbose = verbose
+        self.last_run = self._interrupted = None
 
+    last_run: Run | None  # the newest `learn`, also if it was interrupted
+    verbose: int
+    _interrupted: Checkpoint | None
     _warm_up: WarmUp | None = None  # what measured the ranges of the features
+    _learning = False  # is a run going on? Its executor is busy then
 
     def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int, executor: Executor | None) -> None:
         self.executor: Executor = Serial() if executor is None else executor
@@ -195,10 +206,7 @@ class Agent:
         self.env = env
         self.features = features
         self.learner = learner
-        self.last_run: Run | None = None  # the newest `learn`, also if it was interrupted
-        self.verbose = 0
         self._policies: dict[WhichPolicy, Policy] = {}  # made when first asked for
-        self._interrupted: Checkpoint | None = None
 
     @property
     def n_episodes(self) -> int:
@@ -275,6 +283,16 @@ class Agent:
         if self._interrupted is not None:
             raise ValueError("learn_from comes before `learn`, and this agent is in the middle of one; call resume")
         learner, (space, actions) = self.learner, spaces_of(self.env)
+        if isinstance(self.features, Unmeasured):
+            raise ValueError(
+                "learn_from needs features whose ranges are known, and these are measured on the first episodes of "
+                "`learn`; pass features with low and high, such as PerAction(Fourier(low=..., high=...), n_actions)"
+            )
+        if is_raw(space):
+            raise ValueError(
+                f"learn_from reads observations that are arrays or whole numbers; this env has {space}; wrap it with "
+                "gymnasium.wrappers.FlattenObservation and flatten the log"
+            )
         require_warm_start(learner.constants, learner.n_episodes, levels_known=True)  # before a long log is read
         first = ActionNumbers.of(actions)(0)
         if not isinstance(first, int):
@@ -319,12 +337,13 @@ class Agent:
             )
         if total_timesteps is not None:
             require_count("total_timesteps", total_timesteps, "the number of steps to play")
-        self._interrupted = None
         # An episode has a step at least.
         most = min(int(total_timesteps or 0), MOST_STEPS // self.horizon) if episodes is None else episodes
         require_count("episodes", most, "the number of episodes to play")
-        warm_up = self._measure_ranges(int(most))
+        steps = most if total_timesteps is None else total_timesteps // self.horizon
+        warm_up = self._measure_ranges(max(min(int(most), steps), 1))
         kept = _Interrupted()
+        self._learning = True
         try:
             self.last_run = run(
                 self.learner,
@@ -341,6 +360,7 @@ class Agent:
                 warm_up=warm_up,
             )
         finally:
+            self._learning = False
             self._keep(kept)
         return self
 
@@ -381,6 +401,7 @@ class Agent:
                 "checkpoint of one nor stopped by Ctrl-C; call learn(episodes) to go on"
             )
         begun, kept = self._interrupted, _Interrupted()
+        self._learning = True
         try:
             self.last_run = run(
                 begun,
@@ -393,8 +414,8 @@ class Agent:
                 stop_when_gap=stop_when_gap,
                 executor=self.executor,
             )
-            self._interrupted = None
         finally:
+            self._learning = False
             self._keep(kept)
         return self
 
@@ -403,7 +424,9 @@ class Agent:
         return [*listeners(callback), *printed, kept]
 
     def _keep(self, kept: _Interrupted) -> None:
-        """Keep a run that was interrupted, if one was."""
+        """Keep a run that was interrupted, if one was. One that was refused changes nothing."""
+        if kept.begun:
+            self._interrupted = None
         if kept.run is not None and kept.progress is not None:
             self.last_run = kept.run
             self._interrupted = Checkpoint(learner=self.learner, seed=self.seed, progress=kept.progress)
@@ -463,7 +486,8 @@ class Agent:
         require_count("episodes", episodes, "the number of episodes to play")
         require_count("first", first, "the number of the first episode", at_least=0)
         request = Evaluate(_EVALUATION, self._deployed(policy).q, int(episodes), done=int(first))
-        with threadpool_limits(limits=1), self.executor.session(self.collector) as session:
+        executor = Serial() if self._learning else self.executor  # in a callback it is busy with the run
+        with threadpool_limits(limits=1), executor.session(self.collector) as session:
             seen = collect(session, request)
         return Evaluation.of(seen, self.learner.spec)
 
@@ -481,9 +505,7 @@ class Agent:
         found = [] if allow_other else differences(self._extra()["problem"], env, self.features, self.horizon)
         if found:
             raise ValueError(f"env is another problem: {'; '.join(found)}; {_OVERRIDE}")
-        kept = self.last_run, self.verbose, self._interrupted
         self._assemble(env, self.features, self.learner, self.seed, self.executor)
-        self.last_run, self.verbose, self._interrupted = kept
 
     @property
     def progress(self) -> LearningProgress:
@@ -595,6 +617,7 @@ class Agent:
         others = [] if allow_other else differences(problem, env, agent.features, agent.horizon)
         if others:
             raise ValueError(f"{path} holds another problem: {'; '.join(others)}; {_OVERRIDE}")
+        agent.last_run, agent.verbose = None, 0
         agent._interrupted = found if found.begun else None  # `save` leaves nothing to finish
         agent._warm_up = WarmUp.from_config(found.extra.get("warm_up"))
         return agent

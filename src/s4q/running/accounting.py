@@ -388,12 +388,11 @@ class Accounting:
 
     def _seen_promise(self) -> float | None:
         """What the policy of the newest phase promised at the starts that it saw, in the user's units."""
-        running = getattr(self._learner, "open_phase", None)
-        phase = running if running is not None and running.n_episodes else getattr(self._learner, "last_phase", None)
-        if phase is None or phase.start_value_sum is None:
-            return None
-        mean = np.array(phase.start_value_sum / phase.n_episodes)
-        return float(self._learner.spec.to_user_units(0, mean))
+        running: PhaseRecord | None = getattr(self._learner, "open_phase", None)
+        phase: PhaseRecord | None = (
+            running if running is not None and running.n_returns else getattr(self._learner, "last_phase", None)
+        )
+        return None if phase is None else phase.promise(self._learner.spec)
 
     def _gap_of(self, policy: Policy) -> float:
         if self._mdp is None:

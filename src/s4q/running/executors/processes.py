@@ -96,7 +96,11 @@ class Processes:
         session = AheadSession(collector, self._pool, self._tries)
         try:
             yield session
-        finally:
+        except BaseException:
+            # A message may have been read in part, so these workers cannot be talked to any more. New ones start fast.
+            self.close()
+            raise
+        else:
             session.end()
             self._pool.busy = False
 
