@@ -10,8 +10,6 @@ from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, final
 
-import numpy as np
-
 from s4q.certificates.certifier import Certificate, Certified, Certifier, Phased, refusal
 from s4q.core.identity_cache import IdentityCache
 from s4q.core.linear_q import LinearQ
