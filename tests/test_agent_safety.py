@@ -403,3 +403,64 @@ def test_the_last_line_of_a_log_has_the_mean_return_of_the_run(tmp_path: Path) -
 
 def test_features_of_one_hot_are_compared_by_description(saved: Path) -> None:
     s4q.Agent.load(saved / "lake.s4q", lake(), OneHot(16, 4))
+
+
+class Silent(gym.Env[Any, Any]):
+    """Observations without bounds, so that default features measure their ranges first."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self.place = 0.0
+        return np.array([self.place]), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.place += float(self.np_random.normal()) + action
+        return np.array([self.place]), float(action), False, False, {}
+
+
+def test_measuring_ranges_keeps_what_was_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    agent = s4q.Agent(Silent(), horizon=20, reward_range=(0, 1), verbose=2)
+    with pytest.raises(ValueError, match="learn first"):
+        agent.policy.save(tmp_path / "early.policy")
+    with pytest.raises(ValueError, match="pass features with low and high"):
+        agent.learn_from([([0.0], 0, 0.0, [0.0], False, 0)])
+    agent.learn(total_timesteps=100)
+    assert agent.verbose == 2
+    assert capsys.readouterr().out
+    assert agent.last_run is not None
+    assert 100 <= agent.last_run.steps < 120
+    assert agent.n_episodes > 0
+
+
+def test_a_refused_learn_leaves_an_interrupted_one_to_resume() -> None:
+    def stop_it(run: s4q.Run) -> None:
+        if run.phases > 2:
+            raise KeyboardInterrupt
+
+    agent = s4q.Agent("FrozenLake-v1", horizon=10)
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(60, callback=stop_it)
+    with pytest.raises(ValueError, match="episodes"):
+        agent.learn(0)
+    assert agent.resume().last_run.episodes == 60  # type: ignore[union-attr]
+
+
+def test_an_evaluation_within_a_run_does_not_need_its_workers() -> None:
+    with s4q.Processes(2) as workers:
+        agent = s4q.Agent("FrozenLake-v1", horizon=10, executor=workers)
+        seen: list[float] = []
+        agent.learn(30, callback=lambda run: seen.append(agent.evaluate(5).mean))
+    assert seen
+
+
+def test_promises_of_cut_episodes_are_means_of_the_others() -> None:
+    env = gym.wrappers.TimeLimit(gym.make("FrozenLake-v1").unwrapped, 3)
+    agent = s4q.Agent(env, horizon=6, reward_range=(-1, 1), stationary=True).learn(40)
+    run = agent.last_run
+    assert run is not None
+    assert run.truncated_episodes > 0
+    assert run.optimistic_value == pytest.approx(run.promise)
+    assert run.promise is not None

@@ -499,6 +499,7 @@ class Agent:
             allow_other: True accepts an environment that is not the same problem by its id, arguments and wrappers.
                 False (default): it is refused.
         """
+        env = made_env(env)
         spaces, others = spaces_of(self.env), spaces_of(env)
         if spaces != others:
             raise ValueError(f"env must have the spaces of the present one, {spaces}; got {others}; make a new Agent")

@@ -26,10 +26,12 @@ from s4q.core.validation import require_kind, require_shape
 from s4q.core.version import __version__
 from s4q.features import registry
 from s4q.features.fingerprint import Fingerprint
+from s4q.features.unmeasured import Unmeasured
 from s4q.running import archive
 from s4q.running.archive import CheckpointError, refusal
 
 _SCHEMA = 1
+_DTYPES = tuple(np.dtype(f"{sign}{size}").str for sign in "iu" for size in (1, 2, 4, 8))  # of actions
 _NOBODY = EpisodeAddress("policy", 0, 0, None)  # the features ask whom to name in an error
 
 
@@ -166,11 +168,14 @@ class Policy:
         Args:
             path: The file to write.
         """
+        if isinstance(self.features, Unmeasured):
+            raise ValueError("the ranges of these features are not measured yet, so the policy cannot act; learn first")
         if self._fingerprint is None and self._space is not None and self.observation_shape is not None:
             self._fingerprint = Fingerprint.of(self.features, self._space, self.horizon)
         about = {
             "features": registry.to_config(self.features),
             "actions": self.actions.tolist(),
+            "dtype": self.actions.dtype.str,
             "observation_shape": None if self.observation_shape is None else list(self.observation_shape),
             "env": self.env,
         }
@@ -299,11 +304,12 @@ def _rebuilt(path: Path, config: Any) -> Any:
 
 def _numbers(about: Mapping[str, Any]) -> dict[str, Any]:
     shape, actions, env = about.get("observation_shape"), about.get("actions"), about.get("env")
+    dtype = about.get("dtype")
     plain = shape is None or (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape))
-    if not plain or not isinstance(actions, list):
+    if not plain or not isinstance(actions, list) or dtype not in _DTYPES:
         raise ValueError("its actions and observations are not described as they must be")
     return {
-        "actions": actions,
+        "actions": np.array(actions, dtype=dtype),
         "observation_shape": None if shape is None else tuple(shape),
         "env": env if isinstance(env, str) else "",
     }

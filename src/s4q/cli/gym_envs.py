@@ -18,5 +18,5 @@ def made_env(env_id: str) -> Any:
         raise ValueError(f'{known}, which needs pip install "s4q[gym]"; got {env_id!r}') from None
     try:
         return gymnasium.make(env_id)
-    except (gymnasium.error.Error, ImportError) as error:
+    except Exception as error:  # also those of its own code, such as a missing argument
         raise ValueError(f"{known}; got {env_id!r} ({error})") from None

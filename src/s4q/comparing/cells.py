@@ -12,12 +12,15 @@ from typing import Any, final
 
 import numpy as np
 
+from s4q.agent import Agent
 from s4q.baselines.named_learners import named_learner
 from s4q.collectors import EpisodeCollector, GymCollector
-from s4q.collectors.stepping.env_facts import horizon_of, reward_range_of, spaces_of
+from s4q.collectors.stepping.env_facts import spaces_of
+from s4q.collectors.stepping.warm_up import EPISODES, random_play
 from s4q.comparing.plan import Named
 from s4q.core.messages import A, Asks, Collector, Explore, Learner, Regress, Spec
-from s4q.features import Fourier, OneHot, PerAction, default_features
+from s4q.features import Fourier, PerAction
+from s4q.features.unmeasured import Unmeasured
 from s4q.problems import FiniteMDP, from_gymnasium
 from s4q.problems.named_problems import BUILDERS, named_problem
 from s4q.running.curve import Point
@@ -103,25 +106,24 @@ def problem_of(named: Named) -> FiniteMDP | tuple[Any, Any, Spec]:
     env = _made(named.what)
     settings: Mapping[str, Any] = named.settings
     reward_range = tuple(settings["reward_range"]) if "reward_range" in settings else None
-    horizon, bound = horizon_of(env, settings.get("horizon")), settings.get("value_bound")
-    if hasattr(env.unwrapped, "P") and hasattr(env.unwrapped, "initial_state_distrib"):
-        return from_gymnasium(env, horizon, reward_range=reward_range, value_bound=bound)
-    features = _features(env, settings)
-    spec = Spec.of(
-        features,
-        horizon=horizon,
-        reward_range=reward_range_of(env, reward_range),
-        value_bound=bound,
-        stationary=bool(getattr(features, "stationary", False)),
-        well_specified=isinstance(features, OneHot),
+    bound = settings.get("value_bound")
+    agent = Agent(
+        env, _features(env, settings), horizon=settings.get("horizon"), reward_range=reward_range, value_bound=bound
     )
-    return env, features, spec
+    if hasattr(env.unwrapped, "P") and hasattr(env.unwrapped, "initial_state_distrib"):
+        return from_gymnasium(env, agent.horizon, reward_range=reward_range, value_bound=bound)
+    features = agent.features
+    if isinstance(features, Unmeasured):
+        # Every learner gets the ranges of the same random episodes, which are counted for none of them.
+        features, _ = features.measured(random_play(agent.collector, EPISODES)[0])
+    return env, features, agent.learner.spec
 
 
-def _features(env: Any, settings: Mapping[str, Any]) -> Any:
-    space, actions = spaces_of(env)
+def _features(env: Any, settings: Mapping[str, Any]) -> PerAction | None:
+    """The Fourier basis that the settings ask for; None for the default features of an Agent."""
     if "low" not in settings and "high" not in settings and "order" not in settings:
-        return default_features(space, actions)
+        return None
+    space, actions = spaces_of(env)
     low, high = settings.get("low", space.low), settings.get("high", space.high)
     fourier = Fourier(low=np.asarray(low), high=np.asarray(high), order=settings.get("order", 3), clip=True)
     return PerAction(fourier, int(actions.n))
@@ -135,7 +137,7 @@ def _made(env_id: str) -> Any:
         raise ValueError(f'{known}, which needs pip install "s4q[gym]"; got {env_id!r}') from None
     try:
         return gymnasium.make(env_id)
-    except (gymnasium.error.Error, ImportError) as error:
+    except Exception as error:  # also those of its own code, such as a missing argument
         raise ValueError(f"{known}; got {env_id!r} ({error})") from None
 
 

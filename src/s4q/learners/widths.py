@@ -136,9 +136,9 @@ def metric_share(exact: bool, block_dim: int) -> float:
     explore for too long.
 
     >>> metric_share(exact=False, block_dim=9), metric_share(exact=False, block_dim=1)
-    (0.01, 1.0)
+    (0.0001, 1.0)
     """
-    return 1.0 if exact or block_dim == 1 else 0.01
+    return 1.0 if exact or block_dim == 1 else 1e-4
 
 
 def floor_share(horizon: int) -> float:

@@ -135,7 +135,7 @@ class Prescribed:
     def bonus_ridge(self, ridge: float) -> float:
         """The ridge in the metric of the bonus, where the fit has this one."""
         smooth = self.spec.block_dim > 1 and not self.spec.well_specified
-        return ridge / 100 if self.settings.preset == "practical" and smooth else ridge
+        return ridge / 10_000 if self.settings.preset == "practical" and smooth else ridge
 
     def ball(self) -> Array:
         """The radii of the balls that fits are projected on: (H,), or (H, n_blocks) for a ball per block."""

@@ -92,7 +92,7 @@ def made_env(env: Any) -> Any:
         raise ImportError(f'the id {env!r} needs gymnasium; install it with: pip install "s4q[gym]"') from None
     try:
         return gymnasium.make(env)
-    except (gymnasium.error.Error, ImportError) as error:
+    except Exception as error:  # also those of its own code, such as a missing argument
         raise ValueError(
             f"env must be a Gymnasium environment, or the id of one; {env!r} cannot be made ({error}); ids of another "
             "package are known once it is imported"

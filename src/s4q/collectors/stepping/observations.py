@@ -17,7 +17,7 @@ from s4q.features.spaces import gymnasium_spaces
 
 
 def lies_in(space: Any, observation: Any) -> bool:
-    """True if an observation has the shape and the bounds of its space; the dtype is the env's own affair."""
+    """True if an observation has the shape and the bounds of its space; any dtype is taken."""
     spaces = gymnasium_spaces()
     try:
         if isinstance(space, spaces.Dict):

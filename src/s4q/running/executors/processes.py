@@ -279,7 +279,7 @@ class _Pool:
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, **worker_environment()},
                 stdin=subprocess.DEVNULL,
-                process_group=0,  # Ctrl-C is the driver's affair
+                process_group=0,  # only the driver ends at Ctrl-C
             )
         self._control = ours
         return ours

@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # `import s4q` stays light
 
 def start_workers(fileno: int) -> None:
     """Fork a worker for each socket that comes along, until the driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's affair
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries dead workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the driver ends at Ctrl-C
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system removes ended workers
     from multiprocessing.connection import Connection
 
     import scipy.linalg  # noqa: F401  here, so that no worker has to
