@@ -166,18 +166,28 @@ def one_of(given: Any, h: int) -> float:
 
 
 def data_scaled_width(
-    spec: Any, h: int, norm_sq: float, variance: float, residual: float, ridge: float, kappa: float, n_samples: float
+    spec: Any,
+    h: int,
+    norm_sq: float,
+    variance: float,
+    residual: float,
+    ridge: float,
+    kappa: float,
+    n_samples: float,
+    *,
+    begun: bool,
 ) -> float:
     """The width of `practical` at one phi: of this norm, with this variance of the targets near it.
 
-    ridge: of the metric of the bonus.
+    begun: was anything seen in its block?
     """
     v = spec.value_bound[h]
     n = max(0.0, 1 / norm_sq - ridge)
     floor = 0.03 * v * min(1.0, np.sqrt(10 / spec.horizon))
     factor = np.sqrt(1 + 0.05 * max(0.0, np.log(max(n_samples, 1) / (spec.n_blocks * spec.block_dim))))
     if not spec.well_specified:
-        return float(v * np.sqrt(ridge) + kappa * factor * np.sqrt(residual + floor**2))
+        unseen = 0.3 * v if begun and spec.block_dim > 1 else v
+        return float(unseen * np.sqrt(ridge) + kappa * factor * np.sqrt(residual + floor**2))
     local = min(max(variance, 0.0), v * v / 4)
     sigma = np.sqrt((n * local + residual + floor**2) / max(n, 1.0))
     spread = sigma + 2.5 * (v * v * residual) ** 0.25 * np.sqrt(norm_sq)

@@ -99,7 +99,7 @@ def literal_s4q(mdp: Any, budget: int, seed: int, c: LiteralConstants) -> Litera
             if c.preset == "practical":
                 metric = shared.setdefault("gram", own) if c.pool else own
                 # One metric for all levels where steps are pooled: that of the level fitted first.
-                lam = float(ridge[-1 if c.pool else h]) / (10000 if c.extrapolates else 1)
+                lam = float(ridge[-1 if c.pool else h])
                 return data_scaled_table(mdp, phi[h], h, samples, norms(phi[h], metric, lam), float(ridge[h]), c)
             cov = own if c.bonus_from == "own" else before[h]
             width = c.width(h, p, n_total, cov, float(ridge[h]))
@@ -188,8 +188,11 @@ def data_scaled_table(
     for s, a in np.ndindex(*table.shape):
         if norm_sq[s, a] > 0:
             variance = float(phi[s, a] @ second - (phi[s, a] @ theta) ** 2)
-            lam = ridge / 10000 if c.extrapolates else ridge  # of the metric
-            width = data_scaled_width(mdp.spec, h, norm_sq[s, a], variance, residual, lam, c.kappa(h), len(y))
+            block = np.flatnonzero(phi[s, a])[0] // mdp.spec.block_dim
+            begun = any(np.flatnonzero(one)[0] // mdp.spec.block_dim == block for one in x if one.any())
+            width = data_scaled_width(
+                mdp.spec, h, norm_sq[s, a], variance, residual, ridge, c.kappa(h), len(y), begun=begun
+            )
             table[s, a] = width * np.sqrt(norm_sq[s, a])
     return table
 

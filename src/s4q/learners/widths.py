@@ -76,8 +76,8 @@ def with_data_scaled_bonus(
 ) -> QLevel:
     """The ridge fit of a level with a bonus whose width is the spread of the targets; no guarantee.
 
-    The full value bound for a direction never seen, next to nothing of it after one visit; then kappa standard errors.
-    kappa grows slowly with the number of samples, so that nothing is given up for good.
+    The value bound, or a share of it, for a direction never seen, and next to nothing of it after some visits; then
+    kappa standard errors. kappa grows slowly with the number of samples, so that nothing is given up for good.
 
     With exact features the variance near phi comes from a fit of the squared targets. It is shrunk, with the weight of
     one sample, to the residual of the whole fit plus a floor: one lucky sample must not look like certainty. A few
@@ -98,11 +98,12 @@ def with_data_scaled_bonus(
     residual = residual_variance(moments, fit.theta, ridge)
     noise = residual + (floor_share(horizon) * value_bound) ** 2
     kappa *= sqrt(1 + _GROWTH * log(max(moments.n / fit.theta.size, 1.0)))
-    metric = ridge * metric_share(exact, fit.theta.shape[1])
-    unseen = value_bound * sqrt(metric)
-    whitener, n_blocks = moments.factors.whitener(metric), len(fit.theta)
+    unseen = value_bound * sqrt(ridge)
+    whitener, n_blocks = moments.factors.whitener(ridge), len(fit.theta)
     if not exact:
-        return replace(fit, whitener=whitener, width=np.full(n_blocks, unseen + kappa * sqrt(noise)))
+        # A block of which nothing was seen, such as an action never tried, is worth the whole bound.
+        share = np.where(moments.gram.any(axis=(1, 2)), unseen_share(exact, fit.theta.shape[1]), 1.0)
+        return replace(fit, whitener=whitener, width=share * unseen + kappa * sqrt(noise))
     return replace(
         fit,
         whitener=whitener,
@@ -129,16 +130,16 @@ def practical_ridge(exact: bool, block_dim: int) -> float:
     return 1e-6 if exact or block_dim == 1 else 1e-2
 
 
-def metric_share(exact: bool, block_dim: int) -> float:
-    """The ridge in the metric of the bonus of `practical`, as a share of that of the fit.
+def unseen_share(exact: bool, block_dim: int) -> float:
+    """How much of the value bound a direction never seen is worth in `practical`, in a block of which something was.
 
-    A fit of smooth features needs its ridge. A bonus with so large a ridge would hardly fall at the first visits, and
-    explore for too long.
+    Among smooth features no state is a wholly new direction. With all of the bound and their large ridge they explore
+    for too long, with a tenth of it they stay where it is comfortable.
 
-    >>> metric_share(exact=False, block_dim=9), metric_share(exact=False, block_dim=1)
-    (0.0001, 1.0)
+    >>> unseen_share(exact=False, block_dim=9), unseen_share(exact=False, block_dim=1)
+    (0.3, 1.0)
     """
-    return 1.0 if exact or block_dim == 1 else 1e-4
+    return 1.0 if exact or block_dim == 1 else 0.3
 
 
 def floor_share(horizon: int) -> float:

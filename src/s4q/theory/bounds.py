@@ -116,26 +116,25 @@ class Prescribed:
             return float(self.spec.dim)
         return self._steps.trigger * (log(8 / self.delta_fit(phase)) + 2 * log(max(n, 1)))
 
-    def inexact_width(self, level: int, residual: float, ridge: float, most_samples: float) -> tuple[float, float]:
-        """Least and most width of `practical` where the features are not exact.
+    def inexact_width(
+        self, level: int, residual: float, ridge: float, most_samples: float, gram: Array
+    ) -> tuple[Array, Array]:
+        """Least and most width of `practical` where the features are not exact, (n_blocks,) each.
 
         Args:
             level: The level.
             residual: Residual variance of its fit.
-            ridge: Ridge in the metric of its bonus.
+            ridge: Ridge of its fit.
             most_samples: The fit has at most so many samples.
+            gram: Of the samples, (n_blocks, k, k).
         """
         spec, bound = self.spec, self.spec.value_bound[level]
         errors = 0.2 if self.settings.fixed_width is None else float(self.settings.fixed_width[level])
         deviation = sqrt(residual + 9e-4 * bound**2 * min(1.0, 10 / spec.horizon))
         growth = sqrt(1 + log(max(most_samples / spec.dim, 1.0)) / 20)
-        least = bound * sqrt(ridge) + errors * deviation
-        return least, least + (growth - 1) * errors * deviation
-
-    def bonus_ridge(self, ridge: float) -> float:
-        """The ridge in the metric of the bonus, where the fit has this one."""
-        smooth = self.spec.block_dim > 1 and not self.spec.well_specified
-        return ridge / 10_000 if self.settings.preset == "practical" and smooth else ridge
+        share = 0.3 if spec.block_dim > 1 else 1.0  # of the bound, in a block of which something was seen
+        unseen = np.where(np.abs(gram).max(axis=(1, 2)) > 0, share, 1.0) * bound * sqrt(ridge)
+        return unseen + errors * deviation, unseen + growth * errors * deviation
 
     def ball(self) -> Array:
         """The radii of the balls that fits are projected on: (H,), or (H, n_blocks) for a ball per block."""

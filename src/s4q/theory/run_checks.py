@@ -45,8 +45,8 @@ def width(e: Evidence) -> list[Part]:
             return relative_error(used / (e.mdp.spec.value_bound[h] * np.sqrt(lam)))
         if e.constants.preset == "practical":
             samples = p.fits[h].n_episodes if p.fits else 0  # an audited run does not pool
-            metric = e.prescribed.bonus_ridge(lam)
-            allowed = e.prescribed.inexact_width(h, float(p.record.residuals[h]), metric, samples)
+            residual = float(p.record.residuals[h])
+            allowed = e.prescribed.inexact_width(h, residual, lam, samples, p.covariance[h])
             return relative_error(used / np.clip(used, *allowed))
         return relative_error(used / e.prescribed.width(h, p.number, p.n_before, p.covariance[h], lam))
 
@@ -67,7 +67,6 @@ def bonus_matrix(e: Evidence) -> list[Part]:
     """|phi|^2 in the metric of the learner's bonus against that of (Gram + prescribed ridge)^-1, at reachable pairs."""
 
     def test(p: PhaseEvidence, h: int) -> Claim:
-        lam = e.prescribed.bonus_ridge(float(p.ridge[h]))
         white = p.record.q.levels[h].whitener
         if white is None:
             return claim([], [])
@@ -75,7 +74,7 @@ def bonus_matrix(e: Evidence) -> list[Part]:
         seen = np.einsum("nij,nj->ni", white[blocks], vectors)
         values, axes = np.linalg.eigh(p.covariance[h])
         turned = np.einsum("nji,nj->ni", axes[blocks], vectors)
-        meant = (turned**2 / (np.maximum(values, 0.0) + lam)[blocks]).sum(axis=1)
+        meant = (turned**2 / (np.maximum(values, 0.0) + float(p.ridge[h]))[blocks]).sum(axis=1)
         some = meant > 0
         ratio = (seen**2).sum(axis=1)[some] / meant[some]
         return relative_error(ratio, 1e-3)  # ill-conditioned at 10^18 episodes
