@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-SLOW_STAMP := .venv/.installed-slow
+RAY_STAMP := .venv/.installed-ray
 
 PEERS := .venv-peers/bin
 PEERS_STAMP := .venv-peers/.installed
@@ -10,12 +10,13 @@ PEERS_STAMP := .venv-peers/.installed
 MUTANTS := .venv-mutants/bin
 MUTANTS_STAMP := .venv-mutants/.installed
 
-.PHONY: help setup demo test slow bench bench-practical peers mutants clean
+.PHONY: help setup demo test slow ray bench bench-practical peers mutants clean
 
 help:
 	@echo "make demo   set up and run the main job"
 	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
-	@echo "make slow   statistical tests, and storms that kill workers, nodes and drivers (installs Ray, 260 MB)"
+	@echo "make slow   statistical tests, and tests that kill workers and drivers"
+	@echo "make ray    the same for a Ray cluster (installs Ray, 260 MB)"
 	@echo "make bench  benchmark tables (some minutes)"
 	@echo "make peers  tests against Stable-Baselines3 and environments of others, in an environment of their own (.venv-peers, some GB)"
 	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; tens of minutes, resumable)"
@@ -39,13 +40,16 @@ test: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/pytest -m "not slow" -n 2
 
-# Ray is large (260 MB), so only the storms install it.
-$(SLOW_STAMP): $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check --group slow
-	@touch $(SLOW_STAMP)
-
-slow: $(SLOW_STAMP)
+slow: $(STAMP)
 	$(BIN)/pytest -m slow -n 2
+
+# Ray is large (260 MB), so only its own tests install it. One at a time: each starts a cluster.
+$(RAY_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --group ray
+	@touch $(RAY_STAMP)
+
+ray: $(RAY_STAMP)
+	$(BIN)/pytest -m slow tests/running/test_ray.py
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""The Ray executor: the same bits as without, and whatever dies. Skipped where Ray is missing; `make slow` has it."""
+"""The Ray executor: the same bits as without, and whatever dies. Skipped where Ray is missing; `make ray` has it."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from states import bits
 import s4q
 from s4q.collectors import GymCollector
 
-ray = pytest.importorskip("ray", reason='Ray is missing; `pip install "s4q[ray]"` brings it, and so does `make slow`')
+ray = pytest.importorskip("ray", reason='Ray is missing; `pip install "s4q[ray]"` brings it, and so does `make ray`')
 pytestmark = pytest.mark.slow
 
 
