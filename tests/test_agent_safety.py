@@ -457,9 +457,18 @@ def test_an_evaluation_within_a_run_does_not_need_its_workers() -> None:
 
 
 def test_promises_of_cut_episodes_are_means_of_the_others() -> None:
-    env = gym.wrappers.TimeLimit(gym.make("FrozenLake-v1").unwrapped, 3)
-    agent = s4q.Agent(env, horizon=6, reward_range=(-1, 1), stationary=True).learn(40)
-    run = agent.last_run
-    assert run is not None
-    assert run.truncated_episodes > 0
-    assert run.promise is None or run.optimistic_value == pytest.approx(run.promise)
+    env = gym.wrappers.TimeLimit(gym.make("FrozenLake-v1").unwrapped, 5)
+    agent = s4q.Agent(env, horizon=8, reward_range=(-1, 1), stationary=True, trigger=40.0)
+    seen: list[tuple[float, float | None]] = []
+
+    def note(run: s4q.Run) -> None:
+        phase = agent.learner.last_phase
+        assert phase is not None
+        if 0 < phase.n_truncated < phase.n_episodes:
+            assert phase.start_value_sum is not None
+            whole = phase.n_episodes - phase.n_truncated
+            seen.append((phase.start_value_sum / whole - 8.0, run.optimistic_value))
+
+    agent.learn(300, callback=note)
+    assert len(seen) > 3
+    assert [found for _, found in seen] == pytest.approx([wanted for wanted, _ in seen])

@@ -102,7 +102,7 @@ def with_data_scaled_bonus(
     whitener, n_blocks = moments.factors.whitener(ridge), len(fit.theta)
     if not exact:
         # A block of which nothing was seen, such as an action never tried, is worth the whole bound.
-        share = np.where(moments.gram.any(axis=(1, 2)), unseen_share(exact, fit.theta.shape[1]), 1.0)
+        share = np.where(moments.gram.any(axis=(1, 2)), unseen_share(fit.theta.shape[1]), 1.0)
         return replace(fit, whitener=whitener, width=share * unseen + kappa * sqrt(noise))
     return replace(
         fit,
@@ -130,16 +130,18 @@ def practical_ridge(exact: bool, block_dim: int) -> float:
     return 1e-6 if exact or block_dim == 1 else 1e-2
 
 
-def unseen_share(exact: bool, block_dim: int) -> float:
-    """How much of the value bound a direction never seen is worth in `practical`, in a block of which something was.
+def unseen_share(block_dim: int) -> float:
+    """How much of the value bound a direction never seen is worth to `practical`, where features are not exact.
+
+    This is for blocks of which something was seen.
 
     Among smooth features no state is a wholly new direction. With all of the bound and their large ridge they explore
     for too long, with a tenth of it they stay where it is comfortable.
 
-    >>> unseen_share(exact=False, block_dim=9), unseen_share(exact=False, block_dim=1)
+    >>> unseen_share(9), unseen_share(1)
     (0.3, 1.0)
     """
-    return 1.0 if exact or block_dim == 1 else 0.3
+    return 1.0 if block_dim == 1 else 0.3
 
 
 def floor_share(horizon: int) -> float:
