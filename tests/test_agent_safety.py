@@ -43,6 +43,19 @@ def of_states(numbers: np.ndarray) -> FunctionFeatures:
     return FunctionFeatures(function, n_actions=4, block_dim=5, stationary=True)
 
 
+class OwnCode:
+    """A map of the library inside a class that the library does not know."""
+
+    stationary = True
+
+    def __init__(self, inner: PerAction) -> None:
+        self.inner, self.n_actions = inner, inner.n_actions
+        self.n_blocks, self.block_dim = inner.n_blocks, inner.block_dim
+
+    def __call__(self, h: int, states: np.ndarray) -> Any:
+        return self.inner(h, states)
+
+
 TABLE = np.random.default_rng(0).uniform(0, 0.4, (16, 5))
 
 
@@ -72,6 +85,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "TransformObservation",
         ),
         (lambda: SyncVectorEnv([lambda: lake(is_slippery=False)] * 2), "is_slippery"),
+        (lambda: lake(max_episode_steps=3), f"episodes had up to {HORIZON} steps and have up to 3"),
     ],
 )
 def test_another_env_with_the_same_spaces_is_refused(saved: Path, env: Any, says: str) -> None:
@@ -101,13 +115,24 @@ def test_other_features_of_the_same_size_are_refused(saved: Path) -> None:
         s4q.Agent.load(saved / "car.s4q", car, other)
     s4q.Agent.load(saved / "car.s4q", car, other, allow_other=True)
     s4q.Agent.load(saved / "car.s4q", car, PerAction(Fourier(car.observation_space, order=2), 3))
-    with pytest.raises(ValueError, match="the features have other values than those of the file"):
+    with pytest.raises(
+        ValueError, match=r"the features are not those of the file: at observation .* they have other values"
+    ):
         s4q.Agent.load(saved / "own.s4q", lake(), of_states(TABLE + 0.001))
-    with pytest.raises(ValueError, match="the features have other values than those of the file"):
+    with pytest.raises(
+        ValueError, match=r"the features are not those of the file: at observation .* they have other values"
+    ):
         s4q.Agent.load(saved / "own.s4q", lake(), of_states(TABLE[::-1]))
     with pytest.raises(ValueError, match="was learned with the feature map FunctionFeatures, which holds code of your"):
         s4q.Agent.load(saved / "own.s4q", lake())
     s4q.Agent.load(saved / "own.s4q", lake(), of_states(TABLE + 1e-9))  # another machine rounds otherwise
+    for basis, same in ((Fourier(car.observation_space, order=2), True), (other.state_features, False)):
+        mine = OwnCode(PerAction(basis, 3))
+        if same:
+            s4q.Agent.load(saved / "car.s4q", car, mine)  # the same numbers from code of the user's own
+            continue
+        with pytest.raises(ValueError, match="the features are not those of the file"):
+            s4q.Agent.load(saved / "car.s4q", car, mine)
 
 
 def test_a_file_that_is_not_there_names_those_that_are(saved: Path) -> None:
@@ -355,6 +380,21 @@ def test_total_timesteps_resumed(tmp_path: Path) -> None:
     assert bits(again) == bits(small_agent().learn(total_timesteps=900))
 
 
+def test_an_interrupted_run_is_saved_with_the_agent(tmp_path: Path) -> None:
+    """`save` after Ctrl-C keeps the run, so another process can finish it."""
+
+    def stop(run: s4q.Run) -> None:
+        if run.episodes >= 40:
+            raise KeyboardInterrupt
+
+    agent = small_agent()
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(120, callback=stop)
+    agent.save(tmp_path / "half.s4q")
+    again = s4q.Agent.load(tmp_path / "half.s4q", lake()).resume()
+    assert bits(again) == bits(small_agent().learn(120)) == bits(agent.resume())
+
+
 def test_verbose(capsys: pytest.CaptureFixture[str]) -> None:
     small_agent().learn(30)
     assert capsys.readouterr().out == ""
@@ -425,8 +465,6 @@ def test_measuring_ranges_keeps_what_was_asked_for(capsys: pytest.CaptureFixture
     agent = s4q.Agent(Silent(), horizon=20, reward_range=(0, 1), verbose=2)
     with pytest.raises(ValueError, match="learn first"):
         agent.policy.save(tmp_path / "early.policy")
-    with pytest.raises(ValueError, match="pass features with low and high"):
-        agent.learn_from([([0.0], 0, 0.0, [0.0], False, 0)])
     agent.learn(total_timesteps=100)
     assert agent.verbose == 2
     assert capsys.readouterr().out

@@ -468,3 +468,27 @@ def test_a_random_mdp_with_dense_features_by_level() -> None:
     assert played.learner.open_phase is not None
     assert played.learner.open_phase.n_episodes == 0
     np.testing.assert_allclose(logged.learner.q.theta, played.learner.q.theta, rtol=0, atol=1e-10)
+
+
+def test_open_ranges_are_measured_on_the_log(tmp_path: Path) -> None:
+    """CartPole leaves two ranges open. No episode is spent on them, and a refused log leaves them open."""
+    env = gym.make("CartPole-v1")
+    steps = played_at_random(env, 12, 30)
+    agent = s4q.Agent("CartPole-v1", horizon=30, seed=1)
+    waiting = agent.features
+    spoiled = [*steps[:-1], (*steps[-1][:2], 7.0, *steps[-1][3:])]
+    with pytest.raises(ValueError, match="rewards of the log must lie in the declared reward_range"):
+        agent.learn_from(spoiled)
+    assert agent.features is waiting
+    agent.learn_from(steps)
+    ranges = agent.features.state_features.ranges  # type: ignore[attr-defined]
+    seen = np.array([*[step[0] for step in steps], *[step[3] for step in steps if not step[4]]])
+    assert (np.abs(seen[:, [1, 3]]).max(axis=0) < ranges.high[[1, 3]]).all()
+    # As wide as what was seen, around 0, and a quarter of that width more on each side.
+    np.testing.assert_allclose(ranges.high[[1, 3]], 1.5 * np.abs(seen[:, [1, 3]]).max(axis=0), rtol=1e-6)
+    assert f"measured on {len(steps)} logged steps" in agent.explain()
+    run = agent.learn(5).last_run
+    assert run is not None
+    assert (run.warm_up_episodes, run.main_episodes, run.logged_steps) == (0, 5, len(steps))
+    agent.save(tmp_path / "pole.s4q")
+    assert f"measured on {len(steps)} logged steps" in s4q.Agent.load(tmp_path / "pole.s4q", "CartPole-v1").explain()

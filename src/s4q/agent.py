@@ -273,7 +273,7 @@ class Agent:
 
         Each step must carry its level, the number of steps of its episode before it, unless the problem is stationary.
         Time limits are no ends: `terminated` is True only where the episode was over for good. Refused after the first
-        episode, and with memory="policies".
+        episode, and with memory="policies". Ranges that are still open are measured on the logged steps.
 
         Args:
             transitions: A dict of arrays: observations, actions, rewards, next_observations, terminated and, if known,
@@ -283,11 +283,6 @@ class Agent:
         if self._interrupted is not None:
             raise ValueError("learn_from comes before `learn`, and this agent is in the middle of one; call resume")
         learner, (space, actions) = self.learner, spaces_of(self.env)
-        if isinstance(self.features, Unmeasured):
-            raise ValueError(
-                "learn_from needs features whose ranges are known, and these are measured on the first episodes of "
-                "`learn`; pass features with low and high, such as PerAction(Fourier(low=..., high=...), n_actions)"
-            )
         if is_raw(space):
             raise ValueError(
                 f"learn_from reads observations that are arrays or whole numbers; this env has {space}; wrap it with "
@@ -298,9 +293,13 @@ class Agent:
         if not isinstance(first, int):
             raise ValueError(f"learn_from reads actions of a Discrete space; this env has {actions}; wrap it")
         log = read_log(transitions, learner.spec, space, first, learner.constants.pool)
+        waiting = self.features
+        known = waiting.measured(list(log.visited))[0] if isinstance(waiting, Unmeasured) else waiting
         with threadpool_limits(limits=1):  # bits depend on their number
-            pieces = log.pieces(self.features, learner.spec)
-            learner.learn_from(pieces, log.n_episodes, levels_known=log.levels is not None)
+            learner.learn_from(log.pieces(known, learner.spec), log.n_episodes, levels_known=log.levels is not None)
+        if isinstance(waiting, Unmeasured):  # only now: a refused log changes nothing
+            self._assemble(self.env, known, learner, self.seed, self.executor)
+            self._warm_up = WarmUp(waiting.dimensions, 0, len(log), logged=True)
         return self
 
     def learn(
@@ -575,10 +574,13 @@ class Agent:
     def save(self, path: str | PathLike[str]) -> None:
         """Write learner, seed and the description of the features to one file. The file before it is kept.
 
+        An interrupted `learn` is kept with it: the agent that `load` makes can `resume` it.
+
         Args:
             path: The file to write.
         """
-        checkpoints.save(path, self.learner, seed=self.collector.seed, extra=self._extra())
+        begun = None if self._interrupted is None else self._interrupted.progress
+        checkpoints.save(path, self.learner, seed=self.collector.seed, progress=begun, extra=self._extra())
 
     @classmethod
     def load(
@@ -619,7 +621,7 @@ class Agent:
         if others:
             raise ValueError(f"{path} holds another problem: {'; '.join(others)}; {_OVERRIDE}")
         agent.last_run, agent.verbose = None, 0
-        agent._interrupted = found if found.begun else None  # `save` leaves nothing to finish
+        agent._interrupted = found if found.begun else None
         agent._warm_up = WarmUp.from_config(found.extra.get("warm_up"))
         return agent
 

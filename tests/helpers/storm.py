@@ -1,7 +1,7 @@
 """A run that is killed again and again: `python storm.py FOLDER KIND KILLS SEED` prints what came of it as JSON.
 
 The library is loaded once and each attempt is a fork of this process, so that moments of death fall in the run and
-not in its imports. Every death is a SIGKILL at a random moment, of an Agent's learning every third a SIGTERM; after
+not in its imports. Every death is a SIGKILL at a random moment, of an Agent every third a SIGTERM; after
 each the file must be whole.
 """
 
@@ -26,6 +26,8 @@ DENSE = random_mdp(5, 3, 4, 3, seed=1)
 SKETCHED, REPLAYED, FIXED = "practical, counts", "realisable, counts", "S3Q, episodes"
 EVALUATED, WARM = "realisable, counts, evaluated", "practical, counts, after logged steps"
 LEARNED, LEARNED_EPISODES = "Agent.learn", 120
+CUT = "Agent.learn after learn_from, episodes cut before the horizon"
+AGENTS = (LEARNED, CUT)
 
 
 def parts(kind: str) -> tuple[Any, Any, int]:
@@ -42,20 +44,39 @@ def parts(kind: str) -> tuple[Any, Any, int]:
     return s4q.S3Q(DENSE, s4q.UniformPolicy(3)), EpisodeCollector(DENSE, seed=7), 12_000
 
 
-def learn(path: Path, minutes: float) -> None:
+def logged_steps() -> dict[str, Any]:
+    """Some steps of FrozenLake without ice: along the upper row and back."""
+    cells = np.array([0, 1, 2, 3, 2, 1])
+    after, actions = np.roll(cells, -1), np.array([2, 2, 2, 0, 0, 0])
+    flags = np.zeros(6, dtype=bool)
+    return {
+        "observations": cells,
+        "actions": actions,
+        "rewards": np.zeros(6),
+        "next_observations": after,
+        "terminated": flags,
+        "levels": np.arange(6),
+    }
+
+
+def learn(path: Path, kind: str, minutes: float) -> None:
     """The same with an Agent."""
-    env, options = gym.make("FrozenLake-v1"), {"callback": s4q.JsonLines(path.with_suffix(".jsonl"))}
+    env = gym.make("FrozenLake-v1", max_episode_steps=7 if kind == CUT else 100)
+    options: dict[str, Any] = {"callback": s4q.JsonLines(path.with_suffix(".jsonl"))}
     autosave = s4q.Autosave(path, minutes)
     if path.exists():
         s4q.Agent.load(path, env).resume(checkpoint=autosave, **options)
-    else:
-        s4q.Agent(env, horizon=12, seed=7).learn(LEARNED_EPISODES, checkpoint=autosave, **options)
+        return
+    agent = s4q.Agent(env, horizon=12, seed=7)
+    if kind == CUT:
+        agent.learn_from(logged_steps())
+    agent.learn(LEARNED_EPISODES, checkpoint=autosave, **options)
 
 
 def play(path: Path, kind: str, minutes: float = 1e-9) -> None:
     """From the checkpoint, or from the beginning; a checkpoint after every shard."""
-    if kind == LEARNED:
-        learn(path, minutes)
+    if kind in AGENTS:
+        learn(path, kind, minutes)
         return
     learner, collector, episodes = parts(kind)
     source = s4q.load(path) if path.exists() else learner
@@ -94,14 +115,14 @@ def storm(folder: Path, kind: str, kills: int, seed: int) -> dict[str, Any]:
     whole = time.monotonic() - before
     rng = np.random.default_rng(seed)
     deaths = rounds = torn = inside = 0
-    end = LEARNED_EPISODES if kind == LEARNED else parts(kind)[2]
+    end = LEARNED_EPISODES if kind in AGENTS else parts(kind)[2]
     while deaths < kills:
         rounds += 1
         path = folder / f"round{rounds}.s4q"
         alive = True
         while alive:
             wait = float(rng.uniform(0, 1.5 * whole / min(kills, 8))) if deaths < kills else 600.0
-            number = signal.SIGTERM if kind == LEARNED and deaths % 3 == 2 else signal.SIGKILL
+            number = signal.SIGTERM if kind in AGENTS and deaths % 3 == 2 else signal.SIGKILL
             alive = killed(path, kind, wait, number)
             deaths += alive
             for file in (path, Path(f"{path}.previous")):

@@ -13,7 +13,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from small_envs import Drift
 from states import bits, log_lines
-from storm import EVALUATED, FIXED, LEARNED, REPLAYED, SKETCHED, WARM
+from storm import AGENTS, CUT, EVALUATED, FIXED, REPLAYED, SKETCHED, WARM
 from typer.testing import CliRunner
 
 import s4q
@@ -46,7 +46,7 @@ def weather(tmp_path: Path, kind: str, kills: int) -> None:
         assert list(log_lines(tmp_path / f"round{number}.jsonl")) == list(log_lines(tmp_path / "whole.jsonl"))
 
 
-@pytest.mark.parametrize(("kind", "kills"), [(SKETCHED, 3), (FIXED, 2), (WARM, 2)])
+@pytest.mark.parametrize(("kind", "kills"), [(SKETCHED, 3), (FIXED, 2), (WARM, 2), (CUT, 2)])
 def test_killed_and_resumed_has_the_same_bits(tmp_path: Path, kind: str, kills: int) -> None:
     weather(tmp_path, kind, kills)
 
@@ -58,8 +58,12 @@ def test_killed_fifty_times(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_killed_a_hundred_times(tmp_path: Path) -> None:
-    weather(tmp_path, LEARNED, 100)
+@pytest.mark.parametrize("kind", AGENTS)
+def test_an_agent_killed_a_hundred_times(tmp_path: Path, kind: str) -> None:
+    weather(tmp_path, kind, 100)
+    if kind == CUT:  # the storm met what it is about
+        found = s4q.load(tmp_path / "whole.s4q")
+        assert (found.learner.n_logged, found.progress.played.truncated > 0) == (6, True)
 
 
 def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A file cannot hold a map that is the user's own code, so that the map must be passed again when the file is read.
 Another map of the same size would turn a good policy into a bad one without any error. So files keep what the map made
-of a few observations, and readers compare. `deployed_policy` uses it. Nothing here plays an environment.
+of a few observations, and readers compare. `deployed_policy` and `running/same_problem` use it. Nothing here plays an
+environment.
 """
 
 from copy import deepcopy
@@ -16,7 +17,8 @@ from s4q.core.messages import FeatureMap
 from s4q.core.validation import require_finite, require_shape
 
 _PROBES = 16  # observations that are compared
-_SAME = 1e-9  # rounding of another BLAS, and no more
+_SAME = 1e-7  # rounding of another BLAS, and no more
+_LARGEST = 2.0**53  # whole numbers up to here are exact as floats
 _GOLDEN = 0.6180339887498949
 
 
@@ -59,8 +61,34 @@ class Fingerprint:
         values = np.stack(rows) if rows else np.zeros((0, n_levels, features.n_actions))
         return cls(observations, whole, last, values)
 
+    def config(self) -> dict[str, Any]:
+        """The numbers in a form that JSON can hold."""
+        return {
+            "observations": self.observations.tolist(),
+            "whole": self.whole,
+            "last_level": self.last_level,
+            "values": self.values.tolist(),
+        }
+
+    @classmethod
+    def from_config(cls, config: Any) -> "Fingerprint | None":
+        """What `config` wrote; None where there is none. A ValueError says that it is doctored.
+
+        Args:
+            config: What `config` returned, or None.
+        """
+        if config is None:
+            return None
+        try:
+            observations, values = (np.array(config[name], dtype=np.float64) for name in ("observations", "values"))
+            return cls(observations, bool(config["whole"]), int(config["last_level"]), values)
+        except (TypeError, LookupError, OverflowError) as error:
+            raise ValueError(f"no fingerprint of features: {error}") from None
+
     def __post_init__(self) -> None:
         require_finite("observations of a fingerprint", self.observations)
+        if self.whole and np.abs(self.observations).max(initial=0.0) > _LARGEST:
+            raise ValueError(f"whole numbers of a fingerprint must lie within {_LARGEST:g}; doctored?")
         require_shape("values of a fingerprint", self.values, (len(self.observations), None, None), "one a probe")
 
     def difference(self, features: FeatureMap) -> str | None:

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from s4q.collectors.stepping.env_facts import env_name, spaces_of
+from s4q.collectors.stepping.env_facts import env_name, spaces_of, time_limit
 from s4q.collectors.stepping.wrappers import only_watches, single_envs
 from s4q.core.messages import FeatureMap
 from s4q.features import registry
-from s4q.features.spaces import AS_GOOD_AS_INFINITE, bounds_of, gymnasium_spaces, sizes_of
+from s4q.features.fingerprint import Fingerprint
+from s4q.features.layout import is_raw
 
-_OBSERVATIONS = 8  # at which feature maps are compared
-_MOST_NUMBERS = 10_000  # of an observation; features of larger ones are not compared by values
-_SAME = 1e-6  # values of features differ by less between machines
+_MOST_NUMBERS = 1_000  # of an observation; features of larger ones are not compared by values
 _LOOKS = ("render_mode", "vectorization_mode", "disable_env_checker")  # arguments that change no episode
 
 
@@ -33,8 +32,9 @@ def description_of(env: Any, features: FeatureMap, horizon: int) -> dict[str, An
     return {
         "env": env_name(env),
         "made": _env_description(env),
+        "steps": _longest_episode(env, horizon),
         "features": registry.to_config(features),
-        "probe": _probe(features, spaces_of(env)[0], horizon),
+        "fingerprint": _fingerprint(features, spaces_of(env)[0], horizon),
     }
 
 
@@ -49,7 +49,11 @@ def differences(kept: dict[str, Any], env: Any, features: FeatureMap, horizon: i
     """
     now = json.loads(json.dumps(description_of(env, features, horizon)))
     try:
-        return [*_env_differences(kept.get("made"), now["made"]), *_feature_differences(kept, now)]
+        found = [*_env_differences(kept.get("made"), now["made"]), *_feature_differences(kept, now, features)]
+        had, has = kept.get("steps"), now["steps"]
+        if had is not None and had != has:
+            found.append(f"its episodes had up to {had} steps and have up to {has}")
+        return found
     except (TypeError, ValueError, OverflowError):  # only a doctored file
         return ["the file does not describe its problem as files do"]
 
@@ -72,19 +76,21 @@ def _env_differences(had: Any, has: dict[str, Any]) -> list[str]:
     return found
 
 
-def _feature_differences(kept: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def _feature_differences(kept: dict[str, Any], now: dict[str, Any], features: FeatureMap) -> list[str]:
     had, has = kept.get("features"), now["features"]
     described = isinstance(had, dict) and not had.get("custom") and not has.get("custom")
     if described and had != has:
         return [f"the features were {_shown(had)} and are {_shown(has)}"]
-    before, after = kept.get("probe"), now["probe"]
-    if not isinstance(before, list):
-        return []
-    if after is None:
-        return ["the features cannot be computed at observations where those of the file could"]
-    if len(before) != len(after) or not np.allclose(before, after, rtol=0.0, atol=_SAME):
-        return ["the features have other values than those of the file, at the same observations"]
-    return []
+    fingerprint = Fingerprint.from_config(kept.get("fingerprint"))
+    other = None if fingerprint is None else fingerprint.difference(features)
+    return [] if other is None else [f"the features are not those of the file: {other}"]
+
+
+def _fingerprint(features: FeatureMap, space: Any, horizon: int) -> dict[str, Any] | None:
+    """What the map makes of a few observations; None where they are no arrays, or large ones."""
+    if is_raw(space) or np.prod(space.shape or ()) > _MOST_NUMBERS:
+        return None
+    return Fingerprint.of(features, space, horizon).config()
 
 
 def _shown(value: Any) -> str:
@@ -109,6 +115,12 @@ def _env_description(env: Any) -> dict[str, Any]:
     return dict(json.loads(json.dumps(described, default=_plain, sort_keys=True)))
 
 
+def _longest_episode(env: Any, horizon: int) -> int:
+    """Steps after which an episode is over: the horizon, or a time limit below it. A longer limit changes nothing."""
+    limit = time_limit(env)
+    return horizon if limit is None else min(limit, horizon)
+
+
 def _wrappers(env: Any) -> list[str]:
     """The wrappers that do more than watch, the outermost first, with their arguments where they tell them."""
     names, layer, innermost = [], env, getattr(env, "unwrapped", env)
@@ -128,44 +140,3 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     return getattr(value, "__qualname__", None) or type(value).__qualname__
-
-
-def _probe(features: FeatureMap, space: Any, horizon: int) -> list[float] | None:
-    """One number for the features of each of a few observations, at the first and the last step.
-
-    None where the map cannot be asked: for spaces of other kinds, and where it refuses an observation.
-    """
-    try:
-        observations = _some_observations(space)
-        if observations is None:
-            return None
-        numbers: list[float] = []
-        for h in (0, horizon - 1):
-            phi = features(h, observations)
-            places = phi.blocks[..., None] * phi.vectors.shape[-1] + np.arange(phi.vectors.shape[-1])
-            numbers += (phi.vectors * np.cos(1.3 * places + 0.5)).sum(axis=(1, 2)).tolist()
-        return numbers if np.isfinite(numbers).all() else None
-    except Exception:  # the map is the user's, and these observations need not occur
-        return None
-
-
-def _some_observations(space: Any) -> Any:
-    """A few observations of a space, the same every time; None for spaces whose observations are no arrays."""
-    spaces = gymnasium_spaces()
-    numbers = np.random.default_rng(20221121)
-    if isinstance(space, spaces.Box):
-        low, high = bounds_of(space)
-        if not 0 < len(low) <= _MOST_NUMBERS:
-            return None
-        below, above = np.abs(low) < AS_GOOD_AS_INFINITE, np.abs(high) < AS_GOOD_AS_INFINITE
-        left = np.where(below, low, np.where(above, high - 2.0, -1.0))
-        right = np.where(above, high, left + 2.0)
-        made = left + numbers.random((_OBSERVATIONS, len(low))) * (right - left)
-        return made.reshape(_OBSERVATIONS, *space.shape).astype(space.dtype)
-    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        sizes, starts = sizes_of(space)
-        if len(sizes) > _MOST_NUMBERS:
-            return None
-        made = starts + (numbers.random((_OBSERVATIONS, len(sizes))) * sizes).astype(np.int64)
-        return made.reshape(_OBSERVATIONS, *space.shape)
-    return None

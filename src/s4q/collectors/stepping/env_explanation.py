@@ -22,20 +22,23 @@ class WarmUp:
 
     Args:
         dimensions: The real numbers of an observation whose ranges were measured.
-        n_episodes: Episodes of random actions it took.
+        n_episodes: Episodes of random actions it took; 0 where logged steps did it.
         n_steps: Steps it took.
+        logged: True if the steps were logged ones, of `learn_from`. False (default): they were played.
     """
 
     dimensions: list[int]
     n_episodes: int
     n_steps: int
+    logged: bool = False
 
     @classmethod
     def from_config(cls, config: Any) -> "WarmUp | None":
         """What a file says of it; None where it says nothing, or nothing that makes sense."""
         try:
-            return cls([int(j) for j in config["dimensions"]], int(config["n_episodes"]), int(config["n_steps"]))
-        except (TypeError, KeyError, ValueError):
+            dimensions, logged = [int(j) for j in config["dimensions"]], bool(config.get("logged", False))
+            return cls(dimensions, int(config["n_episodes"]), int(config["n_steps"]), logged)
+        except (TypeError, KeyError, ValueError, AttributeError):
             return None
 
 
@@ -77,7 +80,10 @@ def _range_lines(features: FeatureMap, warm_up: WarmUp | None) -> list[str]:
     pairs = [f"[{low:.4g}, {high:.4g}]" for low, high in zip(ranges.low.tolist(), ranges.high.tolist(), strict=True)]
     line = f"  ranges       {', '.join(pairs)}"
     if warm_up is not None:
-        line += f"; dimensions {warm_up.dimensions} measured on {warm_up.n_episodes} episodes of random actions"
+        where = (
+            f"{warm_up.n_steps} logged steps" if warm_up.logged else f"{warm_up.n_episodes} episodes of random actions"
+        )
+        line += f"; dimensions {warm_up.dimensions} measured on {where}"
     return [line + ("; beyond them observations are clipped" if ranges.clip else "")]
 
 

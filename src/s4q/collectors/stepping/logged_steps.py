@@ -46,6 +46,11 @@ class StepLog:
     def __len__(self) -> int:
         return len(self.actions)
 
+    @property
+    def visited(self) -> NDArray[Any]:
+        """All observations that were seen, once or more often."""
+        return np.concatenate([self.observations, self.next_observations[~self.terminated]])
+
     def pieces(self, features: FeatureMap, spec: Spec) -> Iterator[Transitions]:
         """The steps with their features, some thousand at a time.
 
