@@ -122,6 +122,8 @@ class Agent:
         memory: What is remembered of past episodes, "sketch", "all" or "policies", as of S4Q. None (default): that of
             the preset.
         memory_bytes: Budget of "sketch", as of S4Q. None (default): 64 MiB.
+        episodes_per_phase: Episodes that each policy plays at least, as of S4Q, so that workers can share them. 1 by
+            default.
         executor: Who plays the episodes: `s4q.Processes(n)` or `s4q.Ray()`. It changes no bit of the result. None
             (default): they are played here, one after the other.
         verbose: 0 (default) prints nothing. 1 prints about a line a second while it learns, 2 a line a phase.
@@ -152,6 +154,7 @@ class Agent:
         c_replay: float | None = None,
         memory: MemoryName | None = None,
         memory_bytes: int | None = None,
+        episodes_per_phase: int = 1,
         executor: Executor | None = None,
         verbose: int = 0,
     ) -> None:
@@ -187,6 +190,7 @@ class Agent:
             c_replay=c_replay,
             memory=memory,
             memory_bytes=memory_bytes,
+            episodes_per_phase=episodes_per_phase,
         )
         self._assemble(env, features, learner, drawn_seed(seed), executor)
         self.verbose = verbose

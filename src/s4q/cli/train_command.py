@@ -89,6 +89,7 @@ def _settings_of(found: s4q.Checkpoint) -> dict[str, Any]:
         "preset": getattr(constants, "preset", None),
         "memory": getattr(constants, "memory", None),
         "memory_bytes": getattr(constants, "memory_bytes", None),
+        "episodes_per_phase": getattr(constants, "episodes_per_phase", None),
         "evaluation_share": found.progress.evaluation_share,
         "horizon": spec.horizon,
         "reward_range": [spec.reward_min, spec.reward_max],
@@ -116,6 +117,10 @@ def train(
     memory_bytes: Annotated[
         str | None,
         typer.Option(help="Budget of the steps that --memory sketch holds; 64 MiB without it. 1e6 is understood."),
+    ] = None,
+    episodes_per_phase: Annotated[
+        int | None,
+        typer.Option(help="Episodes that each policy plays at least, so that workers can share them; 1 without it."),
     ] = None,
     horizon: Annotated[int | None, typer.Option(help="Steps of an episode of an environment.")] = None,
     reward_range: Annotated[
@@ -147,7 +152,9 @@ def train(
         count = None if episodes is None else whole_number(episodes)
         budget = None if memory_bytes is None else whole_number(memory_bytes)
         remembered: dict[str, Any] = {"memory": memory, "memory_bytes": budget}
-        settings = {"preset": preset, "evaluation_share": evaluation_share} | remembered
+        settings = {"preset": preset, "evaluation_share": evaluation_share, "episodes_per_phase": episodes_per_phase}
+        settings |= remembered
+        remembered |= {} if episodes_per_phase is None else {"episodes_per_phase": episodes_per_phase}
         require_count("--evaluate", evaluate, "the number of episodes to play at the end", at_least=0)
         files = Files(checkpoint=checkpoint, resume=resume, minutes=minutes, log=log)
         if built_in and any(value is not None for value in of_env.values()):

@@ -4,7 +4,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.core.blocks import Array
+from s4q.core.blocks import Array, BoolArray
 
 
 def whitener(gram: Array, ridge: float) -> Array:
@@ -40,12 +40,15 @@ class Factors:
     ([0.5, 0.0], True)
     """
 
-    __slots__ = ("_seen", "_spectra", "_whitener", "gram")
+    __slots__ = ("_all_seen", "_blocks_seen", "_diagonal", "_seen", "_spectra", "_whitener", "gram")
 
     def __init__(self, gram: Array) -> None:
         self.gram = gram
         self._whitener: tuple[float, Array] | None = None  # of the newest ridge
         self._seen: tuple[float, Array] | None = None  # of the newest ridge
+        self._all_seen: tuple[float, float] | None = None  # of the newest ridge
+        self._blocks_seen: BoolArray | None = None
+        self._diagonal: tuple[float, Array] | None = None  # of the newest ridge; blocks of length 1 alone
         self._spectra: dict[int, tuple[Array, Array]] = {}  # of a block
 
     def whitener(self, ridge: float) -> Array:
@@ -53,6 +56,24 @@ class Factors:
         if self._whitener is None or self._whitener[0] != ridge:
             self._whitener = (ridge, whitener(self.gram, ridge))
         return self._whitener[1]
+
+    def solve(self, moment: Array, ridge: float) -> Array:
+        """(gram + ridge I)^-1 moment, (n_blocks, k).
+
+        Args:
+            moment: The right-hand side, (n_blocks, k).
+            ridge: Added to the diagonal.
+
+        >>> Factors(np.array([[[3.0]], [[1.0]]])).solve(np.array([[2.0], [4.0]]), ridge=1.0).tolist()
+        [[0.5], [2.0]]
+        """
+        if self.gram.shape[-1] == 1:
+            if self._diagonal is None or self._diagonal[0] != ridge:
+                self._diagonal = (ridge, self.gram[:, :, 0] + ridge)
+            return np.asarray(moment / self._diagonal[1])
+        white = self.whitener(ridge)
+        half = white @ moment[:, :, None]
+        return np.ascontiguousarray((white.transpose(0, 2, 1) @ half)[:, :, 0])
 
     def directions_seen(self, ridge: float) -> Array:
         """k_e = tr G (G + ridge I)^-1 of each block, (n_blocks,): how many directions the samples have told about.
@@ -63,6 +84,18 @@ class Factors:
         if self._seen is None or self._seen[0] != ridge:
             self._seen = (ridge, self._directions_seen(ridge))
         return self._seen[1]
+
+    def all_directions_seen(self, ridge: float) -> float:
+        """The sum of `directions_seen` over all blocks."""
+        if self._all_seen is None or self._all_seen[0] != ridge:
+            self._all_seen = (ridge, float(self.directions_seen(ridge).sum()))
+        return self._all_seen[1]
+
+    def blocks_seen(self) -> BoolArray:
+        """Which blocks have a sample that is not 0, (n_blocks,)."""
+        if self._blocks_seen is None:
+            self._blocks_seen = np.asarray(self.gram.any(axis=(1, 2)))
+        return self._blocks_seen
 
     def _directions_seen(self, ridge: float) -> Array:
         k = self.gram.shape[-1]

@@ -9,10 +9,10 @@ Both return the same parameter: the minimiser over a ball of the ridge loss of a
 Sums are the default: one Cholesky factor per fit instead of one update per sample, and they add up across workers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import sqrt
+from math import inf, sqrt
 from typing import Annotated, cast, final
 
 import numpy as np
@@ -22,8 +22,10 @@ from s4q.core.blocks import Array, BoolArray, IntArray
 from s4q.core.codec import NotSaved
 from s4q.core.factors import Factors
 from s4q.core.optimism import norms_sq
+from s4q.core.tall_products import is_tall
 from s4q.core.validation import finite_array, require_count, require_finite, require_positive, require_shape
 
+RowsOfBlocks = Iterable[tuple[int, BoolArray | slice]]  # blocks that occur, and the rows of each
 _ROUNDING = 1e-15
 
 
@@ -44,6 +46,7 @@ class Moments:
     sum_y2: float  # sum of y^2
     n: int  # number of samples
     known: NotSaved[Factors | None] = field(default=None, repr=False)  # cached factors of `gram`
+    _residual: NotSaved[tuple[Array, float, float] | None] = field(default=None, repr=False)  # see `remembered`
 
     @classmethod
     def zeros(cls, n_blocks: int, block_dim: int) -> "Moments":
@@ -107,6 +110,18 @@ class Moments:
         """Factors of the Gram matrix, made when first asked for."""
         return cast(Factors, self.known)
 
+    def remembered(self, theta: Array, ridge: float, residual: Callable[[], float]) -> float:
+        """The residual variance of a fit of these sums: computed once for a theta, which S3Q and its bonus both need.
+
+        Args:
+            theta: The fit, (n_blocks, k).
+            ridge: Its ridge.
+            residual: Computes it.
+        """
+        if self._residual is None or self._residual[0] is not theta or self._residual[1] != ridge:
+            object.__setattr__(self, "_residual", (theta, ridge, residual()))
+        return cast(tuple[Array, float, float], self._residual)[2]
+
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
@@ -133,7 +148,7 @@ def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: Array | In
         scale = vectors[:, 0] if weights is None else vectors[:, 0] * weights
         return sums_by_block(vectors, scale[None], blocks, n_blocks)[0, :, :, None]
     gram = np.zeros((n_blocks, k, k))
-    for block, rows in _rows_by_block(blocks, n_blocks):
+    for block, rows in rows_by_block(blocks, n_blocks):
         part = np.ascontiguousarray(vectors[rows])
         if weights is None:
             gram[block] = part.T @ part  # BLAS fills one triangle and mirrors it
@@ -143,31 +158,34 @@ def gram_of(vectors: Array, blocks: IntArray, n_blocks: int, weights: Array | In
     return gram
 
 
-def sums_by_block(vectors: Array, scales: Array, blocks: IntArray, n_blocks: int) -> Array:
-    """sum of scale phi per block for each of m scales (m, n), (m, n_blocks, k)."""
-    totals = np.zeros((len(scales), n_blocks, vectors.shape[1]))
+def sums_by_block(
+    vectors: Array, scales: Array, blocks: IntArray, n_blocks: int, where: RowsOfBlocks | None = None
+) -> Array:
+    """sum of scale phi per block for each of m scales (m, n), (m, n_blocks, k). where: `rows_by_block`, if known."""
     if vectors.shape[1] == 1:
-        for total, scale in zip(totals, scales, strict=True):
-            total[:, 0] = np.bincount(blocks, scale * vectors[:, 0], minlength=n_blocks)
+        totals = np.empty((len(scales), n_blocks, 1))
+        for total, scale in zip(totals, scales * vectors[:, 0], strict=True):
+            total[:, 0] = np.bincount(blocks, scale, minlength=n_blocks)
         return totals
-    for block, rows in _rows_by_block(blocks, n_blocks):
-        totals[:, block] = scales[:, rows] @ vectors[rows]
+    totals = np.zeros((len(scales), n_blocks, vectors.shape[1]))
+    for block, rows in rows_by_block(blocks, n_blocks) if where is None else where:
+        of_block = vectors[rows]
+        if is_tall(*of_block.shape, len(scales)):
+            for total, scale in zip(totals, scales, strict=True):
+                total[block] = scale[rows] @ of_block  # faster than all at once, as in `tall_products`
+        else:
+            totals[:, block] = scales[:, rows] @ of_block
     return totals
 
 
-def _rows_by_block(blocks: IntArray, n_blocks: int) -> Iterator[tuple[int, BoolArray | slice]]:
+def rows_by_block(blocks: IntArray, n_blocks: int) -> RowsOfBlocks:
     """Each block that occurs, and where; a slice, not a mask, if there is only one or the rows are sorted by block."""
     if n_blocks == 1:
-        yield 0, slice(None)
-        return
+        return [(0, slice(None))]
     if np.all(blocks[1:] >= blocks[:-1]):
         edges = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist(), len(blocks)]
-        for first, end in pairwise(edges):
-            if first < end:
-                yield int(blocks[first]), slice(first, end)
-        return
-    for block in np.unique(blocks).tolist():
-        yield block, blocks == block
+        return [(int(blocks[first]), slice(first, end)) for first, end in pairwise(edges) if first < end]
+    return ((block, blocks == block) for block in np.unique(blocks).tolist())
 
 
 def elliptical_norm_sq(vectors: Array, blocks: IntArray, whitener: Array) -> Array:
@@ -188,11 +206,7 @@ def ridge_fit(moments: Moments, ridge: float) -> Array:
     >>> ridge_fit(Moments.of(np.ones((3, 1)), np.zeros(3, int), np.ones(3), n_blocks=1), ridge=1.0).item()
     0.75
     """
-    if moments.gram.shape[-1] == 1:
-        return moments.moment / (moments.gram[:, :, 0] + ridge)
-    white = moments.factors.whitener(ridge)
-    half = white @ moments.moment[:, :, None]
-    return np.asarray((white.transpose(0, 2, 1) @ half)[:, :, 0])
+    return moments.factors.solve(moments.moment, ridge)
 
 
 def constrained_fit(moments: Moments, ridge: float, radius: float | Array) -> Array:
@@ -200,6 +214,8 @@ def constrained_fit(moments: Moments, ridge: float, radius: float | Array) -> Ar
 
     radius: of one ball, or (n_blocks,) for a ball per block; infinite for none.
     """
+    if isinstance(radius, float) and radius == inf:
+        return ridge_fit(moments, ridge)
     if not np.min(radius) > 0:
         raise ValueError(f"radius is the radius of a ball, so it must be positive (infinite for none); got {radius}")
     return _projected(ridge_fit(moments, ridge), moments.factors, ridge, np.asarray(radius))

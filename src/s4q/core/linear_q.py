@@ -6,6 +6,7 @@ of the value stands in `optimism`, not here.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import Any, final
 
@@ -88,7 +89,7 @@ class LinearQ:
         """The parameters of all levels, (H, n_blocks, k): a copy."""
         return np.stack([level.theta for level in self.levels])
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes held by the parameters; an array that levels share counts once."""
         arrays: dict[int, int] = {id(array): array.nbytes for level in self.levels for array in level.arrays}

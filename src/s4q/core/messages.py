@@ -131,6 +131,7 @@ class Explore(Asks["Visits"]):
         pool: True if the sum runs over the steps of all levels.
         done: Episodes already answered under the same id.
         progress: What those added to the sums, (H,), or (1,) with `pool`; None means nothing yet.
+        at_least: Episodes of the id that are played whatever the sums say. 1 by default.
     """
 
     id: int
@@ -142,6 +143,7 @@ class Explore(Asks["Visits"]):
     pool: bool = False
     done: int = 0
     progress: Array | None = field(default=None, repr=False)
+    at_least: int = 1
 
     def __post_init__(self) -> None:
         if self.whitener is None:
@@ -157,6 +159,7 @@ class Explore(Asks["Visits"]):
         require_policy("policy", self.policy)
         _check_request(self.id, self.n_episodes, self.done)
         require_count("keep", self.keep, "the number of first episodes whose transitions return", at_least=0)
+        require_count("at_least", self.at_least, "the number of episodes that are played in any case")
         pair = isinstance(self.threshold, tuple) and len(self.threshold) == 2
         if not (pair and self.threshold[0] >= 0 and self.threshold[1] >= 0):  # NaN fails here too
             raise ValueError(f"threshold must be (a, b), two numbers of at least 0; got {self.threshold}")
@@ -176,7 +179,15 @@ class Explore(Asks["Visits"]):
 
     def crossed(self, progress: ArrayLike, n_episodes: int) -> bool:
         """True if some level has reached the threshold after `n_episodes` of the phase (earlier parts included)."""
-        return bool(np.max(progress) >= self.threshold_at(n_episodes))  # [Alg2:NewPolicyTrigger]
+        return self.may_cross(progress, n_episodes, n_episodes)
+
+    def may_cross(self, progress: ArrayLike, first: int, last: int) -> bool:
+        """False if none of the episodes first..last of the phase can have crossed. `progress`: after the last of them.
+
+        Progress and threshold only grow, so the first episode that may end the phase has the lowest threshold.
+        """
+        earliest = max(first, self.at_least)
+        return earliest <= last and bool(np.max(progress) >= self.threshold_at(earliest))  # [Alg2:NewPolicyTrigger]
 
 
 @final

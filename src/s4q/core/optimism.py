@@ -5,7 +5,7 @@ follows the array API), so that the same lines serve a learner on the CPU and a 
 Nothing here knows an environment or an algorithm.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import reduce
 from math import inf, isfinite
 from typing import Annotated, Any, final
@@ -65,27 +65,74 @@ class QLevel:
             raise ValueError("whitener and width make the bonus together: give both, or neither for no bonus")
         if not self.clip[0] <= self.clip[1]:  # NaN fails here too
             raise ValueError(f"clip holds (lower, upper) with lower <= upper; got {self.clip}")
+        self._check_numbers()
+        if isinstance(self.theta, np.ndarray | list | tuple):
+            self._check()
+
+    def _check_numbers(self) -> None:
         for name in ("noise", "ceiling", "ridge", "kappa", "lower_order"):
             value = getattr(self, name)
             if not (isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be finite and not negative; got {value}")
-        if isinstance(self.theta, np.ndarray | list | tuple):
-            self._check()
 
     def _check(self) -> None:
         theta = _frozen("theta", self.theta, (None, None), "(n_blocks, k)")
         n_blocks, k = theta.shape
         object.__setattr__(self, "theta", theta)
         if self.whitener is not None:
-            width = np.full(n_blocks, float(self.width)) if np.ndim(self.width) == 0 else self.width
-            width = _frozen("width", width, (n_blocks,), "(n_blocks,)")
-            if width.min() < 0:
-                raise ValueError(f"width multiplies the bonus, so it must not be negative; got {width.min()}")
-            object.__setattr__(self, "width", width)
             whitener = _frozen("whitener", self.whitener, (n_blocks, k, k), "(n_blocks, k, k)")
             object.__setattr__(self, "whitener", whitener)
+        self._check_bonus()
+
+    def _check_bonus(self) -> None:
+        """The width, and the fit of squares: theta and whitener have been checked."""
+        n_blocks, k = self.theta.shape
+        if self.whitener is not None:
+            width = _frozen("width", np.atleast_1d(self.width), (None,), "(n_blocks,)")
+            if width.min() < 0:
+                raise ValueError(f"width multiplies the bonus, so it must not be negative; got {width.min()}")
+            if np.ndim(self.width) == 0:
+                width = np.full(n_blocks, width[0])
+                width.setflags(write=False)
+            require_shape("width", width, (n_blocks,), "(n_blocks,)")
+            object.__setattr__(self, "width", width)
         if self.second is not None:
             object.__setattr__(self, "second", _frozen("second", self.second, (n_blocks, k), "(n_blocks, k)"))
+
+    def with_bonus(
+        self,
+        whitener: Array,
+        width: Array | float,
+        *,
+        second: Array | None = None,
+        noise: float = 0.0,
+        ceiling: float = 0.0,
+        ridge: float = 0.0,
+        kappa: float = 0.0,
+        lower_order: float = 0.0,
+    ) -> "QLevel":
+        """The same level with a bonus, as `dataclasses.replace` would make it, but a fit makes many levels.
+
+        So what this level holds is not checked again, nor is the whitener, which levels share.
+
+        Args:
+            whitener: As `factors.whitener` makes it: read only, and finite.
+            width: Width of the bonus, (n_blocks,), or one number for all blocks.
+            second: As in QLevel, like the other arguments.
+            noise: As in QLevel.
+            ceiling: As in QLevel.
+            ridge: As in QLevel.
+            kappa: As in QLevel.
+            lower_order: As in QLevel.
+        """
+        require_shape("whitener", whitener, (*self.theta.shape, self.theta.shape[1]), "(n_blocks, k, k)")
+        made = object.__new__(QLevel)
+        values = (self.theta, whitener, width, self.clip, second, noise, ceiling, ridge, kappa, lower_order)
+        for name, value in zip(_FIELDS, values, strict=True):
+            object.__setattr__(made, name, value)
+        made._check_numbers()
+        made._check_bonus()
+        return made
 
     def __repr__(self) -> str:
         n_blocks, k = self.theta.shape
@@ -113,7 +160,9 @@ class QLevel:
 
     def clipped(self, values: Array) -> Array:
         """The same values, clipped as this level clips."""
-        return np.clip(values, *self.clip) if self.clip != (-inf, inf) else values
+        lower, upper = self.clip
+        values = values if upper == inf else np.minimum(values, upper)
+        return values if lower == -inf else np.maximum(values, lower)
 
     def value(self, phi: Phi, known: "Known | None" = None) -> Array:
         """max over actions of the clipped value, (n,). The arguments are those of `optimistic`."""
@@ -122,6 +171,9 @@ class QLevel:
     def greedy(self, phi: Phi) -> IntArray:
         """Best action per state, (n,), by the unclipped value, since clipping makes ties; ties go to the lowest."""
         return np.asarray(best_actions(np, self.optimistic(phi))[0])  # [Alg2:GreedyPolicy]
+
+
+_FIELDS = tuple(one.name for one in fields(QLevel))
 
 
 def _highest(values: Array) -> Array:
@@ -217,7 +269,7 @@ def spread_width(xp: Any, level: QLevel, linear: Any, squares: Any, known: Known
         squares: phi . second, (n, n_actions).
         known: What its metric says of the same vectors.
     """
-    variance = xp.clip(squares - linear**2, 0.0, level.ceiling)
+    variance = xp.minimum(xp.maximum(squares - linear**2, 0.0), level.ceiling)  # three times faster than a clip
     sigma_sq = known.share * variance + known.rest * level.noise
     return level.kappa * (xp.sqrt(sigma_sq) + level.lower_order * known.length)
 
@@ -278,7 +330,7 @@ def times_blocks(xp: Any, matrices: Any, vectors: Any, blocks: Any) -> Any:
     """
     n, n_vectors, k = vectors.shape
     n_actions, m = blocks.shape[1], matrices.shape[1]
-    in_place = n > 0 and matrices.shape[0] > 1 and bool(xp.all(blocks == blocks[:1, :]))
+    in_place = n > 0 and matrices.shape[0] > 1 and (_repeated(xp, blocks) or bool(xp.all(blocks == blocks[:1, :])))
     if n_vectors < n_actions and in_place:  # one wide product
         of_action = xp.take(matrices, blocks[0, :], axis=0)
         return xp.reshape(_times_rows(xp, vectors[:, 0, :], xp.reshape(of_action, (-1, k))), (n, n_actions, m))
@@ -313,7 +365,16 @@ def _dots(xp: Any, parameters: list[Any], vectors: Any, blocks: Any) -> list[Any
 
 
 def _entries(xp: Any, values: Any, blocks: Any) -> Any:
-    """values[blocks], written as the array API wants it; one number where there is one block."""
+    """values[blocks], to be broadcast over the states: one number where there is one block, one row of repeated ones."""
     if values.shape[0] == 1:
         return values[0]
+    if _repeated(xp, blocks):
+        blocks = blocks[:1, :]  # one row stands for all
+    if xp is np:
+        return values[blocks]
     return xp.reshape(xp.take(values, xp.reshape(blocks, (-1,)), axis=0), blocks.shape)
+
+
+def _repeated(xp: Any, blocks: Any) -> bool:
+    """Do all states have the same blocks, because one row was broadcast? False says nothing."""
+    return xp is np and blocks.strides[0] == 0 and blocks.shape[0] > 0

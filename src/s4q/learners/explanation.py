@@ -51,6 +51,8 @@ def explain(c: Constants, logged: WarmStart | None = None) -> str:
         ),
         ("guarantee", guarantee(c), ""),
     ]
+    if c.episodes_per_phase > 1:
+        rows.insert(3, ("phases", f"{c.episodes_per_phase:,} episodes", "at least, whatever the trigger says; yours"))
     if logged is not None and logged.n_steps:
         without = f"; {logged.n_without_level:,} of them without a level" if logged.n_without_level else ""
         source = f"taken by learn_from before the first episode; no episodes of the run{without}"

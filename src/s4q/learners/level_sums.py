@@ -76,18 +76,14 @@ class LevelSums:
         group, weights = kept.levels * n_groups // horizon, kept.weights.astype(np.float64)[:, None]
         seen, cells, blocks = _outcomes(kept, self.moment.shape[:2]), group * n_blocks + kept.blocks, kept.blocks
         weighted = weights * seen
-        moment = [_added(blocks, weighted[:, o, None] * kept.vectors, n_blocks) for o in range(len(OUTCOMES))]
-
-        def by_group(values: Array) -> Array:
-            return _added(cells, values, n_groups * n_blocks).reshape(n_groups, n_blocks, -1)
-
+        products = kept.vectors[:, :, None] * weighted[:, None, :]
         return replace(
             self,
-            counts=self.counts + by_group(weights)[..., 0],
-            features=self.features + by_group(weights * kept.vectors),
-            outcomes=self.outcomes + by_group(weighted),
-            moment=self.moment + np.stack(moment, axis=-1),
-            squares=self.squares + _added(blocks, weighted * seen, n_blocks),
+            counts=_with_added(self.counts, cells, weights),
+            features=_with_added(self.features, cells, weights * kept.vectors),
+            outcomes=_with_added(self.outcomes, cells, weighted),
+            moment=_with_added(self.moment, blocks, products.reshape(len(blocks), -1)),
+            squares=_with_added(self.squares, blocks, weighted * seen),
         )
 
     def strongest(self, gram: Array, ridge: float, exact: bool) -> LevelEffect | None:
@@ -130,11 +126,11 @@ def _outcomes(kept: Transitions, shape: tuple[int, ...]) -> Array:
     return np.stack([kept.rewards, kept.ended.astype(np.float64), np.where(kept.ended, 0.0, after)], axis=1)
 
 
-def _added(place: IntArray, values: Array, n_places: int) -> Array:
-    """Sums of the values (n, m) of each place, (n_places, m)."""
-    sums = np.zeros((n_places, values.shape[1]))
+def _with_added(sums: Array, place: IntArray, values: Array) -> Array:
+    """A copy of sums with the values (n, m) added at their places; seen as rows of m numbers, place says which."""
+    added = sums.copy()
     if len(place):
         order = np.argsort(place, kind="stable")
         there, first = np.unique(place[order], return_index=True)
-        sums[there] = np.add.reduceat(values[order], first, axis=0)
-    return sums
+        added.reshape(-1, values.shape[1])[there] += np.add.reduceat(values[order], first, axis=0)
+    return added

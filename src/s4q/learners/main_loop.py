@@ -109,8 +109,18 @@ class MainLoop:
         """Bytes held by the arrays, the policy included."""
         return self.q.nbytes + self.cov_ref.nbytes + self.whitener.nbytes + self.increment.nbytes
 
-    def request(self, request_id: int, threshold: tuple[float, float], max_episodes: int, keep: bool) -> Explore:
-        """The request that goes on until the trigger, for at most `max_episodes`. keep: it must return their steps."""
+    def request(
+        self, request_id: int, threshold: tuple[float, float], max_episodes: int, keep: bool, at_least: int = 1
+    ) -> Explore:
+        """The request that goes on until the trigger, for at most `max_episodes`.
+
+        Args:
+            request_id: Its number.
+            threshold: Of the trigger.
+            max_episodes: The most episodes it may ask for.
+            keep: True if it must return the steps of its episodes.
+            at_least: Episodes of the phase before the trigger is looked at. 1 by default.
+        """
         return Explore(
             id=request_id,
             policy=self.q,
@@ -121,6 +131,7 @@ class MainLoop:
             pool=len(self.cov_ref) < self.q.horizon,
             done=self.n_episodes,
             progress=self.progress,
+            at_least=at_least,
         )
 
     def add(self, request: Explore, answer: Visits) -> bool:

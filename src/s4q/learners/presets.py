@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array
-from s4q.core.codec import AnySize
+from s4q.core.codec import AnySize, Positive
 from s4q.core.least_squares import Moments
 from s4q.core.messages import Spec
 from s4q.core.optimism import QLevel
@@ -59,6 +59,7 @@ class Constants:
     max_episodes: AnySize | None
     memory: MemoryName  # what is remembered of past episodes
     memory_bytes: AnySize | None  # the budget of a sketch; None for the other memories
+    episodes_per_phase: Positive  # at least, whatever the trigger says
     pool: bool  # every step is a sample for every level
 
     @property
@@ -167,7 +168,7 @@ class Constants:
 
     def check_restored(self) -> None:
         """Constants read from a file go through the checks of all others."""
-        names = ("delta", "bonus_from", "max_episodes", "memory", "memory_bytes", "pool")
+        names = ("delta", "bonus_from", "max_episodes", "memory", "memory_bytes", "episodes_per_phase", "pool")
         replays = ("c_replay", "epochs") if self.memory == "policies" else ()
         same = {name: getattr(self, name) for name in (*names, *replays)}
         ridge, width, trigger = self.fixed_ridge, self.fixed_width, self.fixed_trigger
@@ -215,6 +216,7 @@ def constants(
     max_episodes: int | None = None,
     memory: MemoryName | None = None,
     memory_bytes: int | None = None,
+    episodes_per_phase: int = 1,
     pool: bool | None = None,
 ) -> Constants:
     """The constants of a preset, any of them replaced by a number of your own. The arguments are those of S4Q."""
@@ -252,6 +254,7 @@ def constants(
         max_episodes=max_episodes,
         memory=memory,
         memory_bytes=_memory_bytes(spec, memory, memory_bytes, pool),
+        episodes_per_phase=_episodes_per_phase(preset, episodes_per_phase),
         pool=pool,
     )
 
@@ -276,6 +279,16 @@ def _memory_bytes(spec: Spec, memory: MemoryName, given: int | None, pool: bool)
     except ValueError as error:
         raise ValueError(f"{error}; raise it, leave it out for 64 MiB, or take fewer features") from None
     return int(held)
+
+
+def _episodes_per_phase(preset: PresetName, given: int) -> int:
+    require_count("episodes_per_phase", given, "the number of episodes that a phase has at least")
+    if given > 1 and preset != "practical":
+        raise ValueError(
+            f'episodes_per_phase is for preset "practical"; the phases of "{preset}" must end at its trigger, and '
+            f"workers share its replay already; leave episodes_per_phase out; got {given}"
+        )
+    return int(given)
 
 
 def _pooling(spec: Spec, preset: PresetName, pool: bool | None) -> bool:

@@ -118,6 +118,7 @@ class S3Q:
         self._target, self._share_whitener = [], share_whitener
         self._epoch = 1
         self._next_id = first_id
+        self._moments, self._done = Moments.zeros(self.spec.n_blocks, self.spec.block_dim), 0
         self._start_level(self.spec.horizon - 1)
         if held is None:
             self._best = zero_fit(self.spec, bonus, share_whitener)  # [Alg1:Initialize]
@@ -241,12 +242,14 @@ class S3Q:
 
     def _start_level(self, level: int) -> None:
         self._level = level
-        self._moments = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)  # [Alg1:Reset]
+        if self._done:  # a fit of held samples adds none here
+            self._moments = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)  # [Alg1:Reset]
         self._done = 0
 
     def _finish_level(self, moments: Moments) -> None:
         level = self._level
         theta = constrained_fit(moments, float(self.ridge[level]), self.radius[level])
+        theta.setflags(write=False)  # the level takes it as it is
         residual = residual_variance(moments, theta, float(self.ridge[level]))
         self._residuals = _with_entry(self._residuals, level, residual)
         shared = self._target[-1].whitener if self._share_whitener and self._target else None

@@ -78,6 +78,9 @@ class S4Q:
             it keeps exact sums and a sample of the steps. None (default) means "sketch" for "practical", and
             "policies" for the presets with a proof, whose guarantee the two others void.
         memory_bytes: The budget of "sketch". None (default) means 64 MiB.
+        episodes_per_phase: A phase has at least so many episodes of one policy, whatever the trigger says, so that
+            workers can play them side by side. Policies are then older than they need be, which costs regret. 1 by
+            default. Only "practical" takes more.
         pool: True if every step is a sample for every level. None (default) means: if the problem is stationary and
             the preset is not one of Theorem 1.
 
@@ -120,6 +123,7 @@ class S4Q:
         max_episodes: int | None = None,
         memory: MemoryName | None = None,
         memory_bytes: int | None = None,
+        episodes_per_phase: int = 1,
         pool: bool | None = None,
     ) -> None:
         self.constants = constants(
@@ -135,6 +139,7 @@ class S4Q:
             max_episodes=max_episodes,
             memory=memory,
             memory_bytes=memory_bytes,
+            episodes_per_phase=episodes_per_phase,
             pool=pool,
         )
         self.last_phase = self._s3q = None
@@ -331,7 +336,8 @@ class S4Q:
                 return request
         keep = self.memory.keeps_steps
         threshold = self.constants.threshold(self._phase, replaying=not keep and self._phase > 1)
-        return self._loop.request(self._next_id, threshold, max_episodes, keep=keep)
+        least = self.constants.episodes_per_phase
+        return self._loop.request(self._next_id, threshold, max_episodes, keep=keep, at_least=least)
 
     def tell(self, request: Asks[A], answer: A) -> None:
         """Take the sums of a request, or of a part of it.

@@ -8,11 +8,12 @@ from typing import Any, final
 
 import numpy as np
 
-from s4q.core.blocks import Array, IntArray
+from s4q.core.blocks import Array, IntArray, Phi
 from s4q.core.factors import Factors
-from s4q.core.least_squares import elliptical_norm_sq, gram_of, sums_by_block
+from s4q.core.least_squares import elliptical_norm_sq, gram_of, rows_by_block, sums_by_block
 from s4q.core.messages import Spec
 from s4q.core.optimism import Known, QLevel, same_metric
+from s4q.core.tall_products import by_columns, pieces
 from s4q.core.transitions import regression_targets
 from s4q.learners.shelf import Shelf
 from s4q.learners.sketch import extrapolated, sum_of_squares
@@ -35,14 +36,14 @@ class SortedRows:
         states, actions = (
             (shelf.states, shelf.actions) if which is None else (shelf.states[which], shelf.actions[which])
         )
-        order = np.argsort(table.chosen(states, actions)[1], kind="stable")
+        order = np.argsort(table.chosen_blocks(states, actions), kind="stable")
         self._order = order if which is None else which[order]
-        self.vectors, self.blocks = table.chosen(states[order], actions[order])
+        states, actions = states[order], actions[order]
+        self.blocks = table.chosen_blocks(states, actions)
+        self._where = list(rows_by_block(self.blocks, spec.n_blocks)) if spec.block_dim > 1 else None
         self.weights, self.rewards, self.ended = map(self.picked, (shelf.weights, shelf.rewards, shelf.ended))
         following = self.picked(shelf.next_states)
-        reached, where = np.unique(following, return_inverse=True)
-        most = 2 * len(reached) > len(table)  # then it is quicker to evaluate all states than to copy some
-        self._phi, self._following = table.phi(None if most else reached), following if most else where
+        self._phi, self._following, self.vectors = _features(table, states, actions, following)
         self._known: list[tuple[QLevel, Known]] = []  # of the next states, in the metric of a level
         self._grams: tuple[Factors, Factors] | None = None  # of all steps, and of the sample
 
@@ -52,12 +53,12 @@ class SortedRows:
 
     def targets(self, level: int, target: QLevel | None) -> Array:
         """y of every row, (n,), for a fit of `level`; each state is evaluated once."""
-        after = np.zeros(len(self.rewards)) if target is None else self._values(target)[self._following]
+        after = np.zeros(len(self.rewards)) if target is None else self._values(target).take(self._following)
         return regression_targets(self._spec, level, self.rewards, self.ended, after)
 
     def sums(self, scales: Array) -> Array:
         """sum of scale phi for each of m scales (m, n), (m, n_blocks, k)."""
-        return sums_by_block(self.vectors, scales, self.blocks, self._spec.n_blocks)
+        return sums_by_block(self.vectors, scales, self.blocks, self._spec.n_blocks, self._where)
 
     def corrected(self, before: Array | None, new: Array, old: Array) -> tuple[Array, float]:
         """Sums of phi y and phi y^2 over all steps that ever came, (2, n_blocks, k), and of y^2, with new targets.
@@ -93,7 +94,42 @@ class SortedRows:
             return target.value(self._phi)
         found = next((known for level, known in self._known if same_metric(level, target)), None)
         if found is None:  # with pooled steps all levels of a fit share one metric
-            norms_sq = elliptical_norm_sq(self._phi.vectors, self._phi.blocks, target.whitener)
-            found = Known.of(np, target, norms_sq)
+            found = Known.of(np, target, _norms_sq(self._phi, target.whitener))
             self._known = [*self._known[-1:], (target, found)]
         return target.value(self._phi, found)
+
+
+def _features(
+    table: StateTable, states: IntArray, actions: IntArray, following: IntArray
+) -> tuple[Phi, IntArray, Array]:
+    """Features of the next states, where each row finds its own among them (n,), and the vectors of the rows (n, k).
+
+    Args:
+        table: The states.
+        states: The state of each row, (n,).
+        actions: Its action, (n,).
+        following: Its next state, (n,).
+    """
+    n, k = len(states), table.vectors.shape[2]
+    reached, where = np.unique(following, return_inverse=True)
+    if k == 1 or table.vectors.shape[1] > 1 or 2 * len(reached) < n:
+        most = 2 * len(reached) > len(table)  # then it is quicker to evaluate all states than to copy some
+        vectors = by_columns(n, k, lambda some: table.chosen(states[some], actions[some])[0])
+        return table.phi(None if most else reached), following if most else where, vectors
+    # Nearly every state is one that a step leads from, so one matrix serves for the rows and for the next states. It
+    # ends with the states from which no step is held.
+    place = np.full(len(table), -1)
+    place[states] = np.arange(n)
+    others = reached[place[reached] < 0]
+    place[others] = n + np.arange(len(others))
+    every = np.concatenate([states, others])
+    vectors = by_columns(len(every), k, lambda some: table.vectors[every[some], 0])
+    return Phi(vectors[:, None], table.blocks_of(every)), place[following], vectors[:n]
+
+
+def _norms_sq(phi: Phi, whitener: Array) -> Array:
+    """Squared norms of phi in the metric of a whitener, (n, n_actions), with the columns of a value: contiguous."""
+    norms_sq = np.empty(phi.blocks.shape, order="F" if phi.vectors.shape[1] == 1 and phi.vectors.shape[2] > 1 else "C")
+    for rows in pieces(phi.vectors[:, 0]):  # the images of all vectors at once would be larger than the memory
+        norms_sq[rows] = elliptical_norm_sq(phi.vectors[rows], phi.blocks[rows], whitener)
+    return norms_sq

@@ -60,13 +60,22 @@ class StateTable:
 
     def phi(self, which: IntArray | None = None) -> Phi:
         """Features of all states, or of some of them; vectors are (n, 1, k) where actions share them."""
-        blocks = np.broadcast_to(self.blocks, (len(self), self.blocks.shape[1]))
-        return Phi(self.vectors, blocks) if which is None else Phi(self.vectors[which], blocks[which])
+        return Phi(self.vectors if which is None else self.vectors[which], self.blocks_of(which))
+
+    def blocks_of(self, which: IntArray | None = None) -> IntArray:
+        """Blocks of every action in all states, or in some of them, (n, n_actions): one row, repeated, if all agree."""
+        if len(self.blocks) == 1:
+            return np.broadcast_to(self.blocks, (len(self) if which is None else len(which), self.blocks.shape[1]))
+        return self.blocks if which is None else self.blocks[which]
 
     def chosen(self, states: IntArray, actions: IntArray) -> tuple[Array, IntArray]:
         """Vectors (n, k) and blocks (n,) of the actions (n,) in some states (n,)."""
         vectors = self.vectors[states, 0 if self.vectors.shape[1] == 1 else actions]
-        return vectors, self.blocks[0 if len(self.blocks) == 1 else states, actions]
+        return vectors, self.chosen_blocks(states, actions)
+
+    def chosen_blocks(self, states: IntArray, actions: IntArray) -> IntArray:
+        """Blocks (n,) of the actions (n,) in some states (n,)."""
+        return self.blocks[0 if len(self.blocks) == 1 else states, actions]
 
     def add(self, vectors: Array, blocks: IntArray) -> IntArray:
         """The rows (n,) of these states, which are appended where they are new.
@@ -83,7 +92,7 @@ class StateTable:
         places, new = self._rows_known().locate(bits_of(vectors, blocks))
         if len(new):
             if len(self.blocks) > 1 or (self.blocks != blocks[new]).any():
-                self.blocks = np.concatenate([self.phi().blocks, blocks[new]])
+                self.blocks = np.concatenate([self.blocks_of(), blocks[new]])
             self.vectors = np.concatenate([self.vectors, vectors[new]])
         return places
 
@@ -106,7 +115,7 @@ class StateTable:
         return self._known_rows
 
     def _bits(self, which: IntArray) -> Bits:
-        return bits_of(self.vectors[which], self.phi().blocks[which])
+        return bits_of(self.vectors[which], self.blocks_of()[which])
 
 
 def bytes_per_state(spec: Spec) -> int:

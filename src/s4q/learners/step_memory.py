@@ -217,7 +217,7 @@ class StepMemory:
     def _sample(self, number: int, n_kept: int) -> None:
         """Keep a sample of the rows of a shelf: each with its probability p, and its weight divided by p."""
         shelf = self.shelves[number]
-        blocks = self.states.chosen(shelf.states, shelf.actions)[1]
+        blocks = self.states.chosen_blocks(shelf.states, shelf.actions)
         order = np.argsort(blocks, kind="stable")  # by block, then arrival
         vectors, blocks = self.states.chosen(shelf.states[order], shelf.actions[order])
         leverages = elliptical_norm_sq(vectors, blocks, whitener(shelf.gram, tiny_ridge(shelf.gram)))
@@ -247,6 +247,7 @@ class HeldFit:
         self.levels = list(memory.levels)  # the sums with the targets of this fit
         self._rows: SortedRows | None = None
         self._factors: Factors | None = None
+        self._no_squares = np.full(memory.spec.theta_shape[1:], np.nan)  # nobody can mistake them for sums
 
     @property
     def grams(self) -> Array:
@@ -268,7 +269,12 @@ class HeldFit:
         rows, new, before = self._rows, self._rows.targets(level, target), memory.levels[level]
         if shelf.settled is None:
             weighted = rows.weights * new
-            moment, moment_sq = rows.sums(np.stack([weighted, weighted * new]))
+            if memory.spec.well_specified:
+                scales = np.empty((2, len(new)))
+                scales[0], scales[1] = weighted, weighted * new
+                moment, moment_sq = rows.sums(scales)
+            else:  # only the bonus of exact features reads the squares
+                (moment,), moment_sq = rows.sums(weighted[None]), self._no_squares
             self.levels[level], sum_y2 = SettledSums(target), float(weighted @ new)
         else:
             old = rows.targets(level, before.target)

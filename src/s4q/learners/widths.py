@@ -1,6 +1,6 @@
 """Widths of the bonus: how far a fit may lie from what it estimates, one formula a function."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log, sqrt
 from typing import final
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from s4q.core.blocks import Array
 from s4q.core.factors import Factors
-from s4q.core.least_squares import Moments, ridge_fit
+from s4q.core.least_squares import Moments
 from s4q.core.optimism import QLevel
 
 
@@ -99,16 +99,17 @@ def with_data_scaled_bonus(
     noise = residual + (floor_share(horizon) * value_bound) ** 2
     kappa *= sqrt(1 + _GROWTH * log(max(moments.n / fit.theta.size, 1.0)))
     unseen = value_bound * sqrt(ridge)
-    whitener, n_blocks = moments.factors.whitener(ridge), len(fit.theta)
+    whitener = moments.factors.whitener(ridge)
     if not exact:
         # A block of which nothing was seen, such as an action never tried, is worth the whole bound.
-        share = np.where(moments.gram.any(axis=(1, 2)), unseen_share(fit.theta.shape[1]), 1.0)
-        return replace(fit, whitener=whitener, width=share * unseen + kappa * sqrt(noise))
-    return replace(
-        fit,
-        whitener=whitener,
-        width=np.full(n_blocks, unseen),
-        second=ridge_fit(replace(moments, moment=moments.moment_sq), ridge),
+        share = np.where(moments.factors.blocks_seen(), unseen_share(fit.theta.shape[1]), 1.0)
+        return fit.with_bonus(whitener, share * unseen + kappa * sqrt(noise))
+    second = moments.factors.solve(moments.moment_sq, ridge)
+    second.setflags(write=False)
+    return fit.with_bonus(
+        whitener,
+        unseen,
+        second=second,
         noise=noise,
         ceiling=value_bound**2 / 4,
         ridge=ridge,
@@ -160,8 +161,12 @@ def residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
     >>> round(residual_variance(seen, np.array([[0.5]]), ridge=1e-9), 6)
     0.333333
     """
+    return moments.remembered(theta, ridge, lambda: _residual_variance(moments, theta, ridge))
+
+
+def _residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
     one = moments.gram.shape[-1] == 1  # one-hot features: no product to form
     image = moments.gram[:, :, 0] * theta if one else (moments.gram @ theta[:, :, None])[:, :, 0]
-    fitted = float((theta * (2 * moments.moment - image)).sum())
-    freedom = moments.n - float(moments.factors.directions_seen(ridge).sum())
+    fitted = 2 * float(np.vdot(theta, moments.moment)) - float(np.vdot(theta, image))
+    freedom = moments.n - moments.factors.all_directions_seen(ridge)
     return max(moments.sum_y2 - fitted, 0.0) / max(freedom, 1.0)

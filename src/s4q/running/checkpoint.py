@@ -23,7 +23,7 @@ from s4q.running import archive
 from s4q.running.archive import CheckpointError, refusal
 from s4q.running.progress import Progress
 
-SCHEMA = 7
+SCHEMA = 8
 Extra = Mapping[str, Any]  # what JSON can hold
 
 

@@ -239,7 +239,7 @@ def _first_crossing(request: Explore, shard: Shard, progress: Array) -> int:
     limits = request.threshold[0] + request.threshold[1] * np.log(numbers)
     # `crossed` decides; the vectorised logarithm only says where to look.
     for i in np.flatnonzero(progress.max(axis=1) >= limits * (1 - 1e-12) - 2 * ROUNDING):
-        if request.crossed(progress[i], int(numbers[i])):
+        if numbers[i] >= request.at_least and request.crossed(progress[i], int(numbers[i])):
             return int(i) + 1
     return n
 

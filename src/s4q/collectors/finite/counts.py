@@ -68,7 +68,7 @@ class CountCollector(ShardedCollector):
         n, end = request.done, request.done + request.n_episodes
         kept = request.done + request.keep
         # Sizes depend on n alone, so that a request asked again from n on is cut in the same places.
-        size = n or self._surely_below(request)
+        size = n or max(self._surely_below(request), min(request.at_least - 1, request.n_episodes))
         while n < end:
             size = min(max(size, 1), (kept if n < kept else end) - n)
             yield Shard(n, size)
@@ -192,7 +192,8 @@ class CountCollector(ShardedCollector):
         while stack:
             piece = stack.pop()
             progress = start + _progress(taken + piece, norms, request.pool)
-            if piece.n_episodes == 1 or not request.crossed(progress, n + taken.n_episodes + 1):
+            before = n + taken.n_episodes
+            if piece.n_episodes == 1 or not request.may_cross(progress, before + 1, before + piece.n_episodes):
                 taken = taken + piece
                 if request.crossed(progress, n + taken.n_episodes):
                     return taken

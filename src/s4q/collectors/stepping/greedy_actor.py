@@ -63,6 +63,7 @@ class GreedyActor:
         """phi . theta + bonus of every action: a copy of `optimism.optimistic` for one state; a test compares them."""
         level, vectors, blocks = self._levels[h], features.vectors, features.blocks
         k, white, product = vectors.shape[1], level.whitener, None
+        lines: list[float]  # phi . theta of every action, then phi . second
         if len(vectors) == 1 and blocks.tolist() == self._in_order:  # e_a (x) psi(s)
             parameters, widths = self._stacked[h] or self._stack(h)
             dots = parameters.reshape(-1, k).dot(vectors[0])
@@ -74,19 +75,25 @@ class GreedyActor:
             dots = parameters[:, 0].dot(vectors.T).ravel()
             if white is not None:
                 product = vectors.dot(white[0].T)
+        elif k == 1:  # one-hot: numbers
+            seen = vectors.ravel().tolist() * (1 if len(vectors) == len(blocks) else len(blocks))
+            here = [one.ravel()[blocks].tolist() for one in (level.theta, level.second) if one is not None]
+            lines = [x * v for one in here for x, v in zip(one, seen, strict=True)]
+            if white is None:
+                return lines[: len(blocks)]
+            widths = level.width[blocks].tolist()
+            norms_sq = [(v * w) * (v * w) for v, w in zip(seen, white.ravel()[blocks].tolist(), strict=True)]
+            return _values(level, lines, widths, norms_sq)
         else:  # a few of many blocks: only theirs are looked at
             here = [one[blocks] for one in (level.theta, level.second) if one is not None]
             dots = np.concatenate([np.vecdot(one, vectors) for one in here])
             widths = [] if level.width is None else level.width[blocks].tolist()
             if white is not None:
                 product = np.matmul(white[blocks], vectors[:, :, None])[:, :, 0]
-        lines: list[float] = dots.tolist()  # phi . theta of every action, then phi . second
+        lines = dots.tolist()
         if product is None:
             return lines[: len(blocks)]
-        norms_sq = np.vecdot(product, product).tolist()
-        if level.second is not None:
-            widths = _with_spread(level, widths, lines, norms_sq)
-        return [x + w * sqrt(norm_sq) for x, w, norm_sq in zip(lines, widths, norms_sq, strict=False)]
+        return _values(level, lines, widths, np.vecdot(product, product).tolist())
 
     def _stack(self, h: int) -> tuple[Array, list[float]]:
         """theta and, where there is one, second of level h in one array (1 or 2, n_blocks, k); its widths."""
@@ -102,6 +109,13 @@ def best_action(values: list[float]) -> int:
     best = max(values)
     least = best - TIE * abs(best)
     return next((a for a, value in enumerate(values) if value >= least), 0)  # NaN is reported with the features
+
+
+def _values(level: QLevel, lines: list[float], widths: list[float], norms_sq: list[float]) -> list[float]:
+    """phi . theta + width |W phi| of every action. lines: phi . theta of every action, then phi . second."""
+    if level.second is not None:
+        widths = _with_spread(level, widths, lines, norms_sq)
+    return [x + w * sqrt(norm_sq) for x, w, norm_sq in zip(lines, widths, norms_sq, strict=False)]
 
 
 def _with_spread(level: QLevel, widths: list[float], lines: list[float], norms_sq: list[float]) -> list[float]:

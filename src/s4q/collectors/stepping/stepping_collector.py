@@ -7,6 +7,7 @@ first two and for Stream. Nothing here knows how an environment is stepped.
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from math import ceil
 from typing import Any, final
 
 from s4q.collectors.seeding import EpisodeDraws
@@ -37,6 +38,7 @@ from s4q.core.validation import drawn_seed
 
 _BUFFER = 2**22  # numbers held for one shard at most: 32 MB
 _MOST_EPISODES = 256
+_SHARDS_OF_A_PHASE = 8  # into which the episodes that a phase has at least are cut
 
 
 def shards_of(request: Request, spec: Spec) -> Iterator[Shard]:
@@ -48,6 +50,8 @@ def shards_of(request: Request, spec: Spec) -> Iterator[Shard]:
     """
     vectors = spec.n_actions if isinstance(request, Explore) and request.keep else 1
     size = max(1, min(_MOST_EPISODES, _BUFFER // (spec.horizon * spec.block_dim * vectors)))
+    if isinstance(request, Explore) and request.at_least > 1:  # all of these are needed, so workers share them
+        size = min(size, ceil(request.at_least / _SHARDS_OF_A_PHASE))
     return fixed_shards(request, size)
 
 

@@ -227,13 +227,17 @@ def _gave_up(entry: _Entry, outcome: Outcome) -> RuntimeError:
 
 
 def episodes_to_crossing(request: Explore) -> float:
-    """Episodes until the threshold is reached, if progress goes on as it did so far. 0 before the first episode."""
+    """Episodes until the threshold is reached, if progress goes on as it did so far; those played in any case at least.
+
+    Before the first episode nothing else is known.
+    """
+    sure = max(request.at_least - request.done, 0) if request.at_least > 1 else 0
     if request.done == 0:
-        return 0.0
+        return float(sure)
     progress = request.start()
     room = request.threshold_at(request.done) - progress
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.where(progress > 0, room * request.done / progress, inf).min())
+        return max(float(np.where(progress > 0, room * request.done / progress, inf).min()), sure)
 
 
 def _same_content(a: Request, b: Request) -> bool:
@@ -244,7 +248,7 @@ def _same_content(a: Request, b: Request) -> bool:
         same = a.mixture is b.mixture and a.target is b.target
         return same and (a.level, a.pool) == (b.level, b.pool)
     if isinstance(a, Explore) and isinstance(b, Explore):
-        same = a.policy is b.policy and (a.threshold, a.pool) == (b.threshold, b.pool)
+        same = a.policy is b.policy and (a.threshold, a.pool, a.at_least) == (b.threshold, b.pool, b.at_least)
         # The learner may make a copy of the whitener for each part of a request.
         return same and _kept_before(a) == _kept_before(b) and np.array_equal(a.whitener, b.whitener)
     return isinstance(a, Evaluate) and isinstance(b, Evaluate) and a.policy is b.policy
@@ -259,11 +263,11 @@ def _as_if_started_at(request: Explore, task: Task, answer: Any) -> bool:
     """True if the answer is what the shard gives with the progress of `request` before it.
 
     Sums do not depend on that progress, only the episode does at which they end. The shard must have been played to its
-    end, and must not cross with the right progress. Progress and threshold only grow, so it does not cross anywhere if
-    all of its progress together stays below the threshold of its first episode.
+    end, and must not cross with the right progress.
     """
     start = request.start()
     if np.array_equal(start, cast(Array, task.start)):
         return True
     whole = bool(answer.n_episodes == task.shard.n_episodes)
-    return whole and not request.crossed(start + answer.progress, task.shard.index + 1)
+    first, last = task.shard.index + 1, task.shard.index + task.shard.n_episodes
+    return whole and not request.may_cross(start + answer.progress, first, last)
