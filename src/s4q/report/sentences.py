@@ -11,6 +11,7 @@ from s4q.report.drawing import RAISED
 from s4q.report.run_plots import Bound, played_points
 from s4q.report.run_source import RunSource
 from s4q.running.accounting import Run
+from s4q.running.live_progress import byte_count
 from s4q.theory.bounds import worst_regret
 
 
@@ -36,20 +37,6 @@ def count(n: float) -> str:
         return f"{n:,}"
     ten = "10" + str(power).translate(RAISED)
     return ten if n == 10**power else f"{n / 10**power:.3g} × {ten}"
-
-
-def byte_count(n: float) -> str:
-    """Bytes as people read them.
-
-    >>> byte_count(512), byte_count(1_618_700)
-    ('512 B', '1.6 MB')
-    """
-    size = float(n)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
 
 
 def algorithm(source: RunSource) -> str:
