@@ -36,7 +36,7 @@ def test_version() -> None:
 
 
 def trained(*arguments: str) -> tuple[list[str], str]:
-    result = CliRunner(env={"COLUMNS": "1000"}).invoke(app, ["train", *arguments])
+    result = CliRunner(env={"COLUMNS": "1000"}).invoke(app, ["train", "--quiet", *arguments])
     assert result.exit_code == 0, result.output
     seeds = re.findall(r"^seed (\d+) \(repeat this run with --seed \1\)$", result.output, re.M)
     return seeds, re.sub(r"cpu_seconds=\S+|^seed .*\n", "", result.output)

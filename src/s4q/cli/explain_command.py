@@ -6,7 +6,15 @@ import typer
 
 import s4q
 from s4q.cli.arguments import refusals
-from s4q.cli.saved_runs import JsonOption, ProblemOption, RunPath, print_json, saved_run
+from s4q.cli.saved_runs import (
+    JsonOption,
+    ProblemOption,
+    RunPath,
+    certificate_numbers,
+    print_json,
+    run_numbers,
+    saved_run,
+)
 from s4q.report.page import configuration, findings_of
 from s4q.report.sentences import certificate_of, guarantee_of, headline, no_certificate, tiles
 
@@ -23,15 +31,13 @@ def explain(run: RunPath, problem: ProblemOption = None, as_json: JsonOption = F
         said, numbers = headline(source), tiles(source)
     learner = source.learner
     if as_json:
-        shown = None if certificate is None else {
-            name: getattr(certificate, name) for name in ("upper", "lower", "gap", "delta", "phase", "n_episodes")
-        }  # fmt: skip
+        shown = None if certificate is None else certificate_numbers(certificate)
         print_json(
             {
                 "headline": said,
                 "in_progress": source.in_progress,
                 "summary": {tile.name: " ".join(filter(None, (tile.value, tile.note))) for tile in numbers},
-                "run": {name: getattr(source.run, name) for name in _NUMBERS},
+                "run": run_numbers(source.run),
                 "guarantee": guarantee_of(source),
                 "certificate": shown,
                 "findings": [asdict(one) for one in findings],
@@ -51,9 +57,3 @@ def explain(run: RunPath, problem: ProblemOption = None, as_json: JsonOption = F
         typer.echo(learner.explain())
     if source.command is not None:
         typer.echo(f"repeat it with: {source.command}")
-
-
-_NUMBERS = (
-    "episodes", "main_episodes", "replay_episodes", "evaluation_episodes", "steps", "phases", "regret", "gap",
-    "mean_return", "optimistic_value", "nbytes", "cpu_seconds",
-)  # fmt: skip

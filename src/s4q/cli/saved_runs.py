@@ -14,6 +14,7 @@ import typer
 import s4q
 from s4q.cli.arguments import BUILDERS, named_problem
 from s4q.cli.gym_envs import made_env
+from s4q.cli.run_folder import RunFolder
 from s4q.features import registry
 from s4q.problems import FiniteMDP
 from s4q.report.run_source import RunSource, run_of
@@ -26,7 +27,7 @@ RunPath = Annotated[
     Path,
     typer.Argument(
         metavar="RUN",
-        help="A checkpoint that `s4q train --checkpoint` wrote, or a folder with one.",
+        help="A folder that `s4q train --out` wrote, or a checkpoint.",
         show_default=False,
     ),
 ]
@@ -161,11 +162,38 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def run_numbers(run: s4q.Run) -> dict[str, Any]:
+    """The numbers of a run, for a machine.
+
+    Args:
+        run: The run.
+    """
+    return {name: getattr(run, name) for name in _NUMBERS}
+
+
+def certificate_numbers(certificate: s4q.Certificate) -> dict[str, Any]:
+    """The numbers of a certificate, for a machine.
+
+    Args:
+        certificate: The certificate.
+    """
+    return {name: getattr(certificate, name) for name in ("upper", "lower", "gap", "delta", "phase", "n_episodes")}
+
+
+_NUMBERS = (
+    "episodes", "main_episodes", "replay_episodes", "evaluation_episodes", "warm_up_episodes", "truncated_episodes",
+    "steps", "phases", "regret", "gap", "mean_return", "optimistic_value", "best_return", "nbytes", "cpu_seconds",
+)  # fmt: skip
+
+
 def _checkpoint_at(path: Path) -> Path:
+    folder = RunFolder(path)
+    if folder.checkpoint.is_file() or previous_of(folder.checkpoint).is_file():
+        return folder.checkpoint
     if path.is_file() or previous_of(path).is_file():
         return path  # a damaged file names the one before it
     if not path.is_dir():
-        raise ValueError(f"there is no run at {path}; pass a file that `s4q train --checkpoint` wrote")
+        raise ValueError(f"there is no run at {path}; pass a folder that `s4q train --out` wrote, or a checkpoint")
     found = sorted(path.glob("*.s4q"))
     if len(found) != 1:
         what = (

@@ -108,10 +108,11 @@ def run(
     accounting = Accounting(active, collector, before, certify=needed is not None, resumed=resumed)
     told, writer = listeners(callback), CheckpointWriter(checkpoint, active, collector.seed)
 
+    def close_enough() -> bool:
+        return stop_when_gap is not None and accounting.certified_gap() <= stop_when_gap
+
     def enough() -> bool:
-        return (stop is not None and stop(accounting.result())) or (
-            stop_when_gap is not None and accounting.certified_gap() <= stop_when_gap
-        )
+        return (stop is not None and stop(accounting.result())) or close_enough()
 
     logs = [one.path for one in told if isinstance(one, JsonLines)]
     with (
@@ -129,7 +130,8 @@ def run(
             _write(writer, accounting)
             for one in told:
                 one.on_start(accounting.result())
-            while accounting.left > 0 and _one_shard(active, session, accounting, told, writer, whole):
+            over = resumed and close_enough()  # a run that ended by its certificate has nothing left to play
+            while not over and accounting.left > 0 and _one_shard(active, session, accounting, told, writer, whole):
                 advance()
                 if enough():
                     break
