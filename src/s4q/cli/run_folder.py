@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from s4q.running.archive import previous_of
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,11 @@ class RunFolder:
 
     def files(self) -> dict[str, str]:
         """The files that are there, by what they are."""
-        known = {
-            "config": self.config,
-            "metrics": self.metrics,
-            "checkpoint": self.checkpoint,
-            "policy": self.policy,
-            "report": self.report,
-        }
-        return {name: str(path) for name, path in known.items() if path.is_file()}
+        names = ("config", "metrics", "checkpoint", "policy", "report")
+        return {name: str(getattr(self, name)) for name in names if getattr(self, name).is_file()}
+
+    def clear(self) -> None:
+        """Remove the files of an earlier run. Other files stay."""
+        for path in map(Path, self.files().values()):
+            path.unlink()
+            previous_of(path).unlink(missing_ok=True)

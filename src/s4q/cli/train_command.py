@@ -239,7 +239,7 @@ def train(
         if report and files.folder is not None:
             write_report(files.folder.report, saved_run(files.folder.path).source())
     if as_json:
-        print_json(_numbers(done, files))
+        print_json(training_numbers(done, files.folder))
         return
     for line in (done.run, done.scored, done.run.certificate):
         if line is not None:
@@ -361,8 +361,13 @@ def _budgets(found: s4q.Checkpoint | None, count: int, known: Config | None) -> 
     return before if before[-1:] == [count] else [*before, count]
 
 
-def _numbers(done: Trained, files: Files) -> dict[str, Any]:
-    """What a machine wants to know."""
+def training_numbers(done: Trained, folder: RunFolder | None) -> dict[str, Any]:
+    """What a machine wants to know.
+
+    Args:
+        done: The run.
+        folder: Where it is kept. None: nowhere.
+    """
     certificate = done.run.certificate
     return {
         "problem": done.problem,
@@ -370,7 +375,7 @@ def _numbers(done: Trained, files: Files) -> dict[str, Any]:
         "run": run_numbers(done.run),
         "evaluation": None if done.scored is None else asdict(done.scored),
         "certificate": None if certificate is None else certificate_numbers(certificate),
-        "files": {} if files.folder is None else files.folder.files(),
+        "files": {} if folder is None else folder.files(),
     }
 
 
