@@ -16,7 +16,7 @@ from s4q.cli.saved_runs import (
     saved_run,
 )
 from s4q.report.page import configuration, findings_of
-from s4q.report.sentences import certificate_of, guarantee_of, headline, no_certificate, tiles
+from s4q.report.sentences import certificate_of, guarantee_of, headline, no_certificate, tiles, where_episodes_went
 
 
 def explain(run: RunPath, problem: ProblemOption = None, as_json: JsonOption = False) -> None:
@@ -47,6 +47,7 @@ def explain(run: RunPath, problem: ProblemOption = None, as_json: JsonOption = F
         )
         return
     typer.echo(said)
+    typer.echo(f"episodes: {where_episodes_went(source.run)}")
     typer.echo(f"proved: {guarantee_of(source)}")
     typer.echo(f"certificate: {no_certificate(source) if certificate is None else certificate}")
     typer.echo(f"memory: {learner.memory!r}" if isinstance(learner, s4q.S4Q) else f"learner: {learner!r}")

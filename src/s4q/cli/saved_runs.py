@@ -17,7 +17,7 @@ from s4q.cli.gym_envs import made_env
 from s4q.cli.run_folder import RunFolder
 from s4q.features import registry
 from s4q.problems import FiniteMDP
-from s4q.report.run_source import RunSource, run_of
+from s4q.report.run_source import LoggedCurve, RunSource, run_of
 from s4q.report.value_plots import Ranges
 from s4q.running.archive import previous_of
 from s4q.running.curve import Point
@@ -48,6 +48,7 @@ class SavedRun:
     mdp: FiniteMDP | None  # the problem itself, where it is a finite one
     counted: bool  # was it learned on `mdp` itself? Else an environment was stepped
     env: Any = None  # the environment, where it can be made
+    differences: tuple[str, ...] = ()  # in which ways what the name makes is another environment
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -80,13 +81,15 @@ class SavedRun:
             log: A log of JSON lines, whose curve is used where the checkpoint has none.
         """
         found, features = self.checkpoint, self.features
-        points = () if log is None else logged_points(log)
+        progress, gap = found.progress, self.settings.get("stop_when_gap")
         space = None if self.env is None else self.env.observation_space
         return RunSource(
             problem=self.problem,
-            run=run_of(found, self.mdp if self.counted else None, points),
+            run=run_of(found, self.mdp if self.counted else None, None if log is None else logged_curve(log)),
             learner=found.learner,
-            budget=found.progress.budget or None,
+            budget=progress.budget or None,
+            max_steps=progress.max_steps,
+            stop_when_gap=gap if isinstance(gap, int | float) else None,
             seed=found.seed,
             mdp=self.mdp,
             features=features,
@@ -121,10 +124,18 @@ def saved_run(path: Path, problem: str | None = None) -> SavedRun:
     if others and problem is not None:
         raise ValueError(f"{place} holds another problem than {name}: {'; '.join(others)}; evaluate it in Python")
     env = None if others else env
-    return SavedRun(path=place, checkpoint=found, problem=name, mdp=_table(env, found), counted=False, env=env)
+    return SavedRun(
+        path=place,
+        checkpoint=found,
+        problem=name,
+        mdp=_table(env, found),
+        counted=False,
+        env=env,
+        differences=tuple(others),
+    )
 
 
-def logged_points(log: Path) -> tuple[Point, ...]:
+def logged_curve(log: Path) -> LoggedCurve:
     """The curve of the last run in a log of JSON lines; lines that are not whole are left out.
 
     Args:
@@ -134,17 +145,22 @@ def logged_points(log: Path) -> tuple[Point, ...]:
         raise ValueError(f"--log: there is no file {log}; pass the file that `s4q train --log` wrote")
     known = {one.name for one in fields(Point)}
     points: list[Point] = []
+    end: Point | None = None
     for line in s4q.JsonLines(log).lines():
         if line["event"] == "start":
-            points = []
-        elif line["event"] == "phase":
+            points, end = [], None
+        elif line["event"] in ("phase", "end"):
             try:
-                points.append(Point(**{name: value for name, value in line.items() if name in known}))
+                point = Point(**{name: value for name, value in line.items() if name in known})
             except TypeError as error:
                 raise ValueError(f"--log: {log} is no log of a run ({error})") from None
+            if line["event"] == "end":
+                end = point
+            else:
+                points.append(point)
     if not points:
         raise ValueError(f"--log: {log} holds no finished phase; pass the file that `s4q train --log` wrote")
-    return tuple(points)
+    return LoggedCurve(tuple(points), end)
 
 
 def print_json(value: Any) -> None:

@@ -93,7 +93,7 @@ def tiles(source: RunSource) -> list[Tile]:
     """The numbers of the summary."""
     run = source.run
     found = [
-        Tile("episodes", count(run.episodes), f"of {count(source.budget or 0)}" if source.in_progress else ""),
+        Tile("episodes", count(run.episodes), _of_all(source)),
         Tile("phases", count(run.phases), "new policies tried"),
     ]
     if source.mdp is not None and source.policy_fits:
@@ -116,6 +116,31 @@ def tiles(source: RunSource) -> list[Tile]:
     if made is not None and not made.vacuous and not made.contradictory:
         found.append(Tile("gap, proved", f"{made.gap:.4g}", f"with probability {1 - made.delta:g}"))
     return [*found, Tile("memory", byte_count(run.nbytes)), Tile("CPU", f"{run.cpu_seconds:.3g} s")]
+
+
+def _of_all(source: RunSource) -> str:
+    """How much was asked for, while a run is in progress; else what was measured before it began."""
+    if not source.in_progress:
+        return f"{count(source.run.warm_up_episodes)} to measure ranges" if source.run.warm_up_episodes else ""
+    if source.episodes_asked is None and source.max_steps is not None:
+        return f"{count(source.run.steps)} of {count(source.max_steps)} steps"
+    return f"of {count(source.budget or 0)}"
+
+
+def where_episodes_went(run: Run) -> str:
+    """How many episodes served what, as one sentence.
+
+    Args:
+        run: The run.
+    """
+    parts = (
+        (run.main_episodes, "tried new policies"),
+        (run.replay_episodes, "replayed old ones"),
+        (run.evaluation_episodes, "only evaluated"),
+        (run.warm_up_episodes, "played random actions to measure the ranges of the observations"),
+    )
+    said = [f"{count(n)} {what}" for n, what in parts if n]
+    return f"Of {count(run.episodes)} episode{'' if run.episodes == 1 else 's'} {', '.join(said) or 'none was played'}."
 
 
 def guarantee_of(source: RunSource) -> str:
