@@ -64,7 +64,7 @@ def test_the_counts_of_a_log_are_those_of_the_run(tmp_path: Path, whole: bool) -
 def test_the_counts_of_a_log_of_an_agent(tmp_path: Path) -> None:
     """Rewards below 0, truncated episodes and episodes that measured ranges."""
     env, log = gym.make("CartPole-v1"), tmp_path / "run.jsonl"
-    agent = s4q.Agent(gym.wrappers.TimeLimit(env, 12), horizon=20, reward_range=(-1, 1), seed=0)
+    agent = s4q.Agent(gym.wrappers.TimeLimit(env, 9), horizon=20, reward_range=(-1, 1), seed=0)
     agent.learn(8, callback=s4q.JsonLines(log))
     agent.save(tmp_path / "alone.s4q")
     found, run = run_of(s4q.load(tmp_path / "alone.s4q"), None, logged_curve(log)), agent.last_run

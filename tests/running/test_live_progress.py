@@ -56,7 +56,7 @@ def test_a_line_has_everything() -> None:
     speed.add(12.0, NUMBERS)
     assert plain_line(NUMBERS, speed) == (
         "phase 3: 250 of 1,000 episodes, refining, 88% seen, gets 0.5, promises 0.75, best 0.625, gap at most 0.25, "
-        "next policy 60%, 1.5 MB, 50 episodes/s, 15 s left at this speed"
+        "next policy 60%, 1.5 MB, 50 episodes/s, about 15 s left"
     )
 
 
@@ -103,6 +103,14 @@ def test_speed_is_that_of_the_last_seconds() -> None:
         speed.add(float(second), replace(NUMBERS, episodes=second if second < 50 else 50 + 10 * (second - 50)))
     assert speed.episodes_a_second == pytest.approx(10.0)
     assert speed.seconds_left == pytest.approx((1_000 - 540) / 10)
+
+
+def test_a_run_that_goes_faster_and_faster_is_expected_to_go_on_so() -> None:
+    """Twice the episodes every second: 20 seconds are left where the present speed would need hours."""
+    speed = Speed()
+    for tenth in range(201):
+        speed.add(tenth / 10, replace(NUMBERS, budget=2**40, episodes=int(2 ** (tenth / 10))))
+    assert speed.seconds_left == pytest.approx(20.0, rel=0.1)
 
 
 def test_lines_are_at_most_one_a_second_and_fewer_in_long_runs() -> None:
