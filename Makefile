@@ -13,7 +13,7 @@ MUTANTS_STAMP := .venv-mutants/.installed
 .PHONY: help setup demo test slow ray bench bench-practical peers mutants clean
 
 help:
-	@echo "make demo   set up and run the main job"
+	@echo "make demo   set up, learn CartPole and an exact problem, write a report of each (a minute)"
 	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
 	@echo "make slow   statistical tests, and tests that kill workers and drivers"
 	@echo "make ray    the same for a Ray cluster (installs Ray, 260 MB)"

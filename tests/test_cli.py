@@ -1,5 +1,6 @@
 """The command line."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,25 +11,54 @@ import s4q
 from s4q.cli import app
 
 
-def test_demo_prints_a_table_of_regret_per_problem() -> None:
-    result = CliRunner().invoke(app, ["demo", "--episodes", "10000"], env={"COLUMNS": "140"})
+def test_demo_learns_writes_reports_and_says_what_they_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small: the real one is `make demo`. What it says is what its runs hold."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("s4q.report.page.inline_svg", lambda *_: "<svg></svg>")  # it takes most of the time
+    short = ["demo", "--episodes", "1e4", "--cartpole", "3"]
+    result = CliRunner(env={"COLUMNS": "140"}).invoke(app, short)
     assert result.exit_code == 0, result.output
-    assert "river_swim(6, horizon=12)" in result.output
-    assert "low_rank()" in result.output
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.output.splitlines() if line[:1] == "│"]
-    ends = [row for row in rows if row[0] == "10,000"]
-    assert len(ends) == 2
-    for row in ends:
-        regret, ratio = float(row[2]), float(row[3])
-        assert 0 < regret < 10**4
-        assert ratio == pytest.approx(regret / 10**2, rel=0.01)
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines() if line[:1] == "│"]
+    [end] = [row for row in rows if row[0] == "10,000"]
+    found, mdp = s4q.load("s4q-demo/river_swim/checkpoint.s4q"), s4q.problems.river_swim()
+    regret, gap = found.progress.regret, mdp.v_star - mdp.value(found.learner.policy)
+    assert float(end[2]) == pytest.approx(regret, rel=0.01)
+    assert float(end[3]) == pytest.approx(regret / 10**2, rel=0.01)
+    *_, cartpole, river, memory = result.stdout.splitlines()
+    assert cartpole.startswith("After 3 episodes the policy for CartPole-v1 gets ")
+    assert " in 100 fresh episodes, of at most 500; " in cartpole
+    assert river == (
+        f"After 10,000 episodes of river_swim exploration has cost {regret:,.0f} in all, {regret / 1e4:.2g} an episode"
+        f", and the newest policy is {gap:.2g} short of the best."
+    )
+    assert memory.startswith(f"The learner holds {found.learner.nbytes / 1000:.1f} kB; ")
+    for problem in ("CartPole-v1", "river_swim"):
+        page = f"s4q-demo/{problem}/report.html"
+        assert f"report: {page}\n" in result.stdout
+        assert problem in Path(page).read_text()
+    again = CliRunner().invoke(app, [*short[:3], "--cartpole", "0", "--quiet", "--json"])
+    said = json.loads(again.stdout)  # the same again, over the first
+    assert said["runs"][0]["run"]["regret"] == regret
+    assert [len(said["runs"]), len(said["sentences"]), len(said["reports"])] == [1, 2, 1]
+    assert again.stderr == ""
 
 
-def test_demo_refuses_nonsense() -> None:
-    for arguments in (["--episodes", "0"], ["--seed", "-1"]):
+def test_demo_refuses_nonsense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["--episodes", "0"], ["--seed", "-1"], ["--cartpole", "-1"], ["--episodes", "many"]):
         result = CliRunner().invoke(app, ["demo", *arguments])
         assert result.exit_code == 2
-        assert "must be a" in result.output.replace("\n", " ")
+        assert len(result.stderr.splitlines()) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_without_extras_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("s4q.cli.demo_command.find_spec", lambda name: None)
+    result = CliRunner().invoke(app, ["demo", "--episodes", "100", "--out", str(tmp_path / "demo")])
+    assert result.exit_code == 0, result.output
+    assert 'CartPole-v1 is left out: it needs pip install "s4q[gym]"' in result.stderr
+    assert 'report: none; pip install "s4q[report]"' in result.stdout
+    assert [path.name for path in (tmp_path / "demo").iterdir()] == ["river_swim"]
 
 
 def test_version() -> None:
@@ -36,7 +66,7 @@ def test_version() -> None:
 
 
 def trained(*arguments: str) -> tuple[list[str], str]:
-    result = CliRunner(env={"COLUMNS": "1000"}).invoke(app, ["train", *arguments])
+    result = CliRunner(env={"COLUMNS": "1000"}).invoke(app, ["train", "--quiet", *arguments])
     assert result.exit_code == 0, result.output
     seeds = re.findall(r"^seed (\d+) \(repeat this run with --seed \1\)$", result.output, re.M)
     return seeds, re.sub(r"cpu_seconds=\S+|^seed .*\n", "", result.output)
@@ -76,12 +106,3 @@ def test_train_compares_what_the_settings_mean_not_how_they_were_typed(tmp_path:
     )
     resumed, whole = s4q.load(path), s4q.load(other)
     assert resumed.n_episodes == whole.n_episodes == 50
-
-
-def test_whole_numbers_are_understood_everywhere() -> None:
-    short = CliRunner().invoke(app, ["demo", "--episodes", "1e4"], env={"COLUMNS": "140"})
-    assert short.exit_code == 0, short.output
-    assert "10,000" in short.output
-    wrong = CliRunner(env={"COLUMNS": "1000"}).invoke(app, ["demo", "--episodes", "many"])
-    assert wrong.exit_code == 2
-    assert "a whole number is needed" in wrong.output

@@ -21,7 +21,7 @@ from s4q.report import page as pages
 def invoke(*arguments: object, code: int = 0) -> str:
     result = CliRunner(env={"COLUMNS": "300"}).invoke(app, [str(one) for one in arguments])
     assert result.exit_code == code, result.output
-    return result.output
+    return result.stdout if code == 0 else result.output
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +152,9 @@ def test_evaluate_an_environment(lake: Path) -> None:
     ("arguments", "message"),
     [
         (["problems", "nope"], "error: problem must be one of low_rank, "),
-        (["report", "nowhere.s4q"], "error: there is no run at nowhere.s4q; pass a file"),
-        (["explain", "nowhere.s4q"], "error: there is no run at nowhere.s4q; pass a file"),
-        (["evaluate", "nowhere.s4q"], "error: there is no run at nowhere.s4q; pass a file"),
+        (["report", "nowhere.s4q"], "error: there is no run at nowhere.s4q; pass a folder"),
+        (["explain", "nowhere.s4q"], "error: there is no run at nowhere.s4q; pass a folder"),
+        (["evaluate", "nowhere.s4q"], "error: there is no run at nowhere.s4q; pass a folder"),
         (["report", "FOLDER"], "holds 2 checkpoints (lake.s4q, river.s4q); pass one file"),
         (["report", "RIVER", "--problem", "chain"], "holds a run on river_swim, not on chain; leave --problem out"),
         (["report", "RIVER", "--out", "FOLDER"], "cannot be written"),

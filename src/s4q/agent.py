@@ -326,7 +326,8 @@ class Agent:
             episodes: The most episodes to play. None (default): as many as `total_timesteps` allows.
             total_timesteps: The number of steps to play; the episode in which it is reached is finished. None
                 (default): as many as `episodes` has. With both, the run ends at whichever is reached first.
-            progress_bar: True shows a bar, on a terminal only.
+            progress_bar: True shows how far it has come: live on a terminal, elsewhere a line when a phase ends, at
+                most one a second.
             callback: Function of the Run so far, called after each phase; or a Listener; or a list of them.
             checkpoint: File to write while learning, or an Autosave; `Agent.load(...).resume()` goes on from it. A file
                 that holds another run is refused, not written over.
@@ -392,7 +393,7 @@ class Agent:
 
         Args:
             episodes: Episodes of that `learn` in all. None (default): as many as it was called with.
-            progress_bar: True shows a bar, on a terminal only.
+            progress_bar: As of `learn`.
             callback: As of `learn`.
             checkpoint: As of `learn`; pass the same file to go on writing it.
             stop: As of `learn`.

@@ -195,21 +195,6 @@ def test_learners_that_cannot_tell_have_none() -> None:
     assert (run.promise, run.share_seen, run.best_return) == (None, None, None)
 
 
-def test_the_bar_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    notes: list[str] = []
-
-    class Bar:
-        def __enter__(self) -> Any:
-            return lambda done, note: notes.append(note())
-
-        def __exit__(self, *_: object) -> None: ...
-
-    monkeypatch.setattr("s4q.running.loop.episode_bar", lambda total, wanted: Bar())
-    s4q.Agent(gym.make("FrozenLake-v1"), horizon=10, seed=1).learn(60, progress_bar=True)
-    assert notes[-1].split(":")[0] in ("exploring", "refining", "settled")
-    assert all(word in notes[-1] for word in ("% seen", "gets", "promises", "best"))
-
-
 def test_what_is_left_is_roughly_right() -> None:
     """A lake in which every step must be found: returns are 0 until the end, and the progress says why and how long."""
     agent = s4q.Agent(gym.make("FrozenLake8x8-v1", is_slippery=False), horizon=30, reward_range=(0, 1), seed=0)

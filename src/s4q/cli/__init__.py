@@ -10,6 +10,7 @@ import typer
 from s4q.cli.audit_command import audit
 from s4q.cli.compare_command import compare
 from s4q.cli.demo_command import demo
+from s4q.cli.errors import Commands
 from s4q.cli.evaluate_command import evaluate
 from s4q.cli.explain_command import explain
 from s4q.cli.problems_command import problems
@@ -19,7 +20,7 @@ from s4q.core.version import __version__
 
 __all__ = ["app"]
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(cls=Commands, invoke_without_command=True, pretty_exceptions_enable=False)
 for _command in (demo, problems, train, evaluate, compare, audit, report, explain):
     app.command()(_command)
 
@@ -32,9 +33,15 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show a traceback with an error. It may stand anywhere in the line.")
+    ] = False,
 ) -> None:
     """Exploration with linear features: a regret guarantee, and memory that does not grow."""
-    del version
+    del version, debug  # `Commands` looks for --debug before the line is read
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

@@ -64,6 +64,11 @@ def evaluation(found: SavedRun, which: Which, episodes: int, seed: int | None) -
     chosen = learner.best if which == "best" and isinstance(learner, s4q.S4Q) else newest
     if found.counted and found.mdp is not None:
         collector: Any = s4q.collectors.CountCollector(found.mdp, seed=seed)
+    elif found.differences:
+        raise ValueError(
+            f"{found.path} is of {found.problem} made in another way than by its id: {'; '.join(found.differences)}; "
+            "evaluate it in Python, with s4q.Agent.load(path, env).evaluate(episodes)"
+        )
     elif found.env is None:
         raise ValueError(
             f"{found.path} is of {found.problem}, which cannot be made from the file alone; pass it as --problem"

@@ -6,9 +6,17 @@ import typer
 
 import s4q
 from s4q.cli.arguments import refusals
-from s4q.cli.saved_runs import JsonOption, ProblemOption, RunPath, print_json, saved_run
+from s4q.cli.saved_runs import (
+    JsonOption,
+    ProblemOption,
+    RunPath,
+    certificate_numbers,
+    print_json,
+    run_numbers,
+    saved_run,
+)
 from s4q.report.page import configuration, findings_of
-from s4q.report.sentences import certificate_of, guarantee_of, headline, no_certificate, tiles
+from s4q.report.sentences import certificate_of, guarantee_of, headline, no_certificate, tiles, where_episodes_went
 
 
 def explain(run: RunPath, problem: ProblemOption = None, as_json: JsonOption = False) -> None:
@@ -23,15 +31,13 @@ def explain(run: RunPath, problem: ProblemOption = None, as_json: JsonOption = F
         said, numbers = headline(source), tiles(source)
     learner = source.learner
     if as_json:
-        shown = None if certificate is None else {
-            name: getattr(certificate, name) for name in ("upper", "lower", "gap", "delta", "phase", "n_episodes")
-        }  # fmt: skip
+        shown = None if certificate is None else certificate_numbers(certificate)
         print_json(
             {
                 "headline": said,
                 "in_progress": source.in_progress,
                 "summary": {tile.name: " ".join(filter(None, (tile.value, tile.note))) for tile in numbers},
-                "run": {name: getattr(source.run, name) for name in _NUMBERS},
+                "run": run_numbers(source.run),
                 "guarantee": guarantee_of(source),
                 "certificate": shown,
                 "findings": [asdict(one) for one in findings],
@@ -41,6 +47,7 @@ def explain(run: RunPath, problem: ProblemOption = None, as_json: JsonOption = F
         )
         return
     typer.echo(said)
+    typer.echo(f"episodes: {where_episodes_went(source.run)}")
     typer.echo(f"proved: {guarantee_of(source)}")
     typer.echo(f"certificate: {no_certificate(source) if certificate is None else certificate}")
     typer.echo(f"memory: {learner.memory!r}" if isinstance(learner, s4q.S4Q) else f"learner: {learner!r}")
@@ -51,9 +58,3 @@ def explain(run: RunPath, problem: ProblemOption = None, as_json: JsonOption = F
         typer.echo(learner.explain())
     if source.command is not None:
         typer.echo(f"repeat it with: {source.command}")
-
-
-_NUMBERS = (
-    "episodes", "main_episodes", "replay_episodes", "evaluation_episodes", "steps", "phases", "regret", "gap",
-    "mean_return", "optimistic_value", "nbytes", "cpu_seconds",
-)  # fmt: skip

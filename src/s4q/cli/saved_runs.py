@@ -14,9 +14,10 @@ import typer
 import s4q
 from s4q.cli.arguments import BUILDERS, named_problem
 from s4q.cli.gym_envs import made_env
+from s4q.cli.run_folder import RunFolder
 from s4q.features import registry
 from s4q.problems import FiniteMDP
-from s4q.report.run_source import RunSource, run_of
+from s4q.report.run_source import LoggedCurve, RunSource, run_of
 from s4q.report.value_plots import Ranges
 from s4q.running.archive import previous_of
 from s4q.running.curve import Point
@@ -26,7 +27,7 @@ RunPath = Annotated[
     Path,
     typer.Argument(
         metavar="RUN",
-        help="A checkpoint that `s4q train --checkpoint` wrote, or a folder with one.",
+        help="A folder that `s4q train --out` wrote, or a checkpoint.",
         show_default=False,
     ),
 ]
@@ -47,6 +48,7 @@ class SavedRun:
     mdp: FiniteMDP | None  # the problem itself, where it is a finite one
     counted: bool  # was it learned on `mdp` itself? Else an environment was stepped
     env: Any = None  # the environment, where it can be made
+    differences: tuple[str, ...] = ()  # in which ways what the name makes is another environment
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -79,13 +81,15 @@ class SavedRun:
             log: A log of JSON lines, whose curve is used where the checkpoint has none.
         """
         found, features = self.checkpoint, self.features
-        points = () if log is None else logged_points(log)
+        progress, gap = found.progress, self.settings.get("stop_when_gap")
         space = None if self.env is None else self.env.observation_space
         return RunSource(
             problem=self.problem,
-            run=run_of(found, self.mdp if self.counted else None, points),
+            run=run_of(found, self.mdp if self.counted else None, None if log is None else logged_curve(log)),
             learner=found.learner,
-            budget=found.progress.budget or None,
+            budget=progress.budget or None,
+            max_steps=progress.max_steps,
+            stop_when_gap=gap if isinstance(gap, int | float) else None,
             seed=found.seed,
             mdp=self.mdp,
             features=features,
@@ -120,10 +124,18 @@ def saved_run(path: Path, problem: str | None = None) -> SavedRun:
     if others and problem is not None:
         raise ValueError(f"{place} holds another problem than {name}: {'; '.join(others)}; evaluate it in Python")
     env = None if others else env
-    return SavedRun(path=place, checkpoint=found, problem=name, mdp=_table(env, found), counted=False, env=env)
+    return SavedRun(
+        path=place,
+        checkpoint=found,
+        problem=name,
+        mdp=_table(env, found),
+        counted=False,
+        env=env,
+        differences=tuple(others),
+    )
 
 
-def logged_points(log: Path) -> tuple[Point, ...]:
+def logged_curve(log: Path) -> LoggedCurve:
     """The curve of the last run in a log of JSON lines; lines that are not whole are left out.
 
     Args:
@@ -133,17 +145,22 @@ def logged_points(log: Path) -> tuple[Point, ...]:
         raise ValueError(f"--log: there is no file {log}; pass the file that `s4q train --log` wrote")
     known = {one.name for one in fields(Point)}
     points: list[Point] = []
+    end: Point | None = None
     for line in s4q.JsonLines(log).lines():
         if line["event"] == "start":
-            points = []
-        elif line["event"] == "phase":
+            points, end = [], None
+        elif line["event"] in ("phase", "end"):
             try:
-                points.append(Point(**{name: value for name, value in line.items() if name in known}))
+                point = Point(**{name: value for name, value in line.items() if name in known})
             except TypeError as error:
                 raise ValueError(f"--log: {log} is no log of a run ({error})") from None
+            if line["event"] == "end":
+                end = point
+            else:
+                points.append(point)
     if not points:
         raise ValueError(f"--log: {log} holds no finished phase; pass the file that `s4q train --log` wrote")
-    return tuple(points)
+    return LoggedCurve(tuple(points), end)
 
 
 def print_json(value: Any) -> None:
@@ -161,11 +178,38 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def run_numbers(run: s4q.Run) -> dict[str, Any]:
+    """The numbers of a run, for a machine.
+
+    Args:
+        run: The run.
+    """
+    return {name: getattr(run, name) for name in _NUMBERS}
+
+
+def certificate_numbers(certificate: s4q.Certificate) -> dict[str, Any]:
+    """The numbers of a certificate, for a machine.
+
+    Args:
+        certificate: The certificate.
+    """
+    return {name: getattr(certificate, name) for name in ("upper", "lower", "gap", "delta", "phase", "n_episodes")}
+
+
+_NUMBERS = (
+    "episodes", "main_episodes", "replay_episodes", "evaluation_episodes", "warm_up_episodes", "truncated_episodes",
+    "steps", "phases", "regret", "gap", "mean_return", "optimistic_value", "best_return", "nbytes", "cpu_seconds",
+)  # fmt: skip
+
+
 def _checkpoint_at(path: Path) -> Path:
+    folder = RunFolder(path)
+    if folder.checkpoint.is_file() or previous_of(folder.checkpoint).is_file():
+        return folder.checkpoint
     if path.is_file() or previous_of(path).is_file():
         return path  # a damaged file names the one before it
     if not path.is_dir():
-        raise ValueError(f"there is no run at {path}; pass a file that `s4q train --checkpoint` wrote")
+        raise ValueError(f"there is no run at {path}; pass a folder that `s4q train --out` wrote, or a checkpoint")
     found = sorted(path.glob("*.s4q"))
     if len(found) != 1:
         what = (

@@ -1,12 +1,13 @@
-"""`s4q train`: learn a built-in problem or a Gymnasium environment, with a checkpoint and a log.
+"""`s4q train`: learn a built-in problem or a Gymnasium environment, into a folder that holds all of the run.
 
-An interrupted run goes on with the same line and --resume. Settings that would change the run are kept in the
-checkpoint and compared, so that a file is never continued with other ones.
+An interrupted run goes on with --resume. Settings that would change the run are kept in the checkpoint and compared, so
+that a file is never continued with other ones.
 """
 
+import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, cast, final
 
@@ -14,16 +15,21 @@ import numpy as np
 import typer
 
 import s4q
-from s4q.cli.arguments import BUILDERS, named_problem, refusals, whole_number
+from s4q.cli.arguments import BUILDERS, QuietOption, complete_problem, named_problem, refusals, whole_number
 from s4q.cli.executor_options import RayAddress, Workers, executor_of
 from s4q.cli.gym_envs import made_env
+from s4q.cli.named_features import FEATURES, named_features
+from s4q.cli.run_folder import RunFolder
+from s4q.cli.saved_runs import JsonOption, certificate_numbers, print_json, run_numbers, saved_run
+from s4q.cli.train_options import EPISODES, PRESET, Config, TrainOptions, config_text, read_config
 from s4q.core.validation import drawn_seed, require_count
 from s4q.learners.presets import MemoryName, PresetName
+from s4q.report.page import write_report
 from s4q.running.archive import previous_of, require_place, similar_names
 from s4q.running.interruption import Terminated
 
-_EPISODES = 10**6  # of a new run, unless others are asked for
-_PRESET: PresetName = "practical"
+_EVALUATE = 1_000  # episodes to play with the policy learned
+_MINUTES = 5.0  # between two checkpoints
 
 
 @final
@@ -32,21 +38,32 @@ class Files:
     """The files that a training run writes, and whether it goes on from those that exist."""
 
     checkpoint: Path | None = None
-    resume: bool = False
-    minutes: float = 5.0
     log: Path | None = None
+    folder: RunFolder | None = None
+    resume: bool = False
 
-    def __post_init__(self) -> None:
+    @classmethod
+    def of(cls, out: Path | None, checkpoint: Path | None, log: Path | None, resume: bool) -> "Files":
+        """The files that the options ask for."""
+        if out is None:
+            return cls(checkpoint=checkpoint, log=log, resume=resume)
+        if checkpoint is not None or log is not None:
+            raise ValueError("--out keeps checkpoint and log in its folder; leave --checkpoint and --log out")
+        folder = RunFolder(out)
+        return cls(checkpoint=folder.checkpoint, log=folder.metrics, folder=folder, resume=resume)
+
+    def require_usable(self) -> None:
+        """Refuse what would end in an error, or in a file written over."""
         if self.resume and self.checkpoint is None:
-            raise ValueError("--resume needs --checkpoint, the file to go on from")
+            raise ValueError("--resume needs --out or --checkpoint, where the run to go on with is")
         if self.checkpoint is not None:
             require_place(self.checkpoint)
         if self.log is not None and not self.resume and self.log.is_file() and self.log.stat().st_size:
-            raise ValueError(f"{self.log} is there already: pass --resume to go on, or choose another file")
+            raise ValueError(f"{self.log} is there already: pass --resume to go on, or choose another place")
 
-    def autosave(self, settings: dict[str, Any]) -> s4q.Autosave | None:
+    def autosave(self, settings: dict[str, Any], minutes: float) -> s4q.Autosave | None:
         """What `run` writes checkpoints with; the settings are kept in the file."""
-        return None if self.checkpoint is None else s4q.Autosave(self.checkpoint, self.minutes, {"train": settings})
+        return None if self.checkpoint is None else s4q.Autosave(self.checkpoint, minutes, {"train": settings})
 
     def logs(self) -> s4q.JsonLines | None:
         """The log to write, if one is wanted."""
@@ -63,7 +80,7 @@ class Files:
         if path is None or (not self.resume and not path.exists()):
             return None
         if not self.resume:
-            raise ValueError(f"{path} is there already: pass --resume to go on from it, or choose another file")
+            raise ValueError(f"{path} is there already: pass --resume to go on from it, or choose another place")
         if not path.exists() and not previous_of(path).exists():
             meant = similar_names(path)
             hint = f"did you mean {' or '.join(meant)}? " if meant else ""
@@ -99,12 +116,41 @@ def _settings_of(found: s4q.Checkpoint) -> dict[str, Any]:
 
 def train(
     problem: Annotated[
-        str, typer.Argument(help=f"One of {', '.join(BUILDERS)}; or the id of a Gymnasium environment.")
-    ],
+        str | None,
+        typer.Argument(
+            help=f"One of {', '.join(BUILDERS)}; or the id of a Gymnasium environment.",
+            autocompletion=complete_problem,
+            show_default=False,
+        ),
+    ] = None,
     episodes: Annotated[
         str | None,
         typer.Option(
             help="Episodes of the whole run, those before --resume included; 1e6 is understood, and is the default."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            help="Keep the run here: config.toml, metrics.jsonl, checkpoint.s4q, best.policy.",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the run in --out or --checkpoint. Options left out are those of it."),
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Take the options of this config.toml. Options that are given win over it."),
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Features of an environment: {', '.join(FEATURES)}, with settings, such as fourier:order=3. Without "
+            "it those that fit its observations."
         ),
     ] = None,
     preset: Annotated[PresetName | None, typer.Option(help="See the README; practical by default.")] = None,
@@ -128,86 +174,241 @@ def train(
         typer.Option(help="Lowest and highest reward of a step of an environment: --reward-range -1 0."),
     ] = None,
     value_bound: Annotated[float | None, typer.Option(help="The most that an episode of it can return.")] = None,
-    evaluate: Annotated[int, typer.Option(help="Episodes of it to play with the policy learned.")] = 1_000,
+    evaluate: Annotated[
+        int | None, typer.Option(help="Episodes of it to play with the policy learned; 1000 without it.")
+    ] = None,
     stop_when_gap: Annotated[
-        float | None, typer.Option(help="End once a certificate proves that the policy is so close to the best.")
+        float | None,
+        typer.Option(
+            "--stop-when-gap",
+            "--stop-gap",
+            help="End once a certificate proves that the policy is so close to the best.",
+        ),
     ] = None,
     evaluation_share: Annotated[
         float | None,
         typer.Option(help="Share of the episodes that play the newest policy for that certificate; none by default."),
     ] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Written at the beginning and after each phase.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the checkpoint. Options left out are those of the file.")
-    ] = False,
-    minutes: Annotated[float, typer.Option(help="The longest time between two checkpoints.")] = 5.0,
-    log: Annotated[Path | None, typer.Option(help="A file of JSON lines, one per request and phase.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Without --out: a file to write at the beginning and after each phase.")
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Without --out: a file of JSON lines, one per request and phase.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="The longest time between two checkpoints; 5 without it.")
+    ] = None,
     workers: Workers = None,
     ray: RayAddress = None,
+    report: Annotated[bool, typer.Option("--report", help="Write report.html into --out at the end.")] = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Learn with S4Q; interrupted and resumed, it gives the very same result."""
-    of_env = {"horizon": horizon, "reward_range": reward_range and list(reward_range), "value_bound": value_bound}
-    built_in, scored = problem in BUILDERS, None
-    with refusals(), _interruptions(checkpoint), executor_of(workers, ray) as executor:
-        count = None if episodes is None else whole_number(episodes)
-        budget = None if memory_bytes is None else whole_number(memory_bytes)
-        remembered: dict[str, Any] = {"memory": memory, "memory_bytes": budget}
-        settings = {"preset": preset, "evaluation_share": evaluation_share, "episodes_per_phase": episodes_per_phase}
-        settings |= remembered
-        remembered |= {} if episodes_per_phase is None else {"episodes_per_phase": episodes_per_phase}
-        require_count("--evaluate", evaluate, "the number of episodes to play at the end", at_least=0)
-        files = Files(checkpoint=checkpoint, resume=resume, minutes=minutes, log=log)
-        if built_in and any(value is not None for value in of_env.values()):
-            raise ValueError(f"--horizon, --reward-range and --value-bound are for environments; {problem} has its own")
-        if built_in and executor is not None:
-            raise ValueError(f"--workers and --ray are for environments; {problem} is drawn as counts")
-        made = named_problem(problem) if built_in else made_env(problem)
-        settings |= {} if built_in else of_env
-        found = files.interrupted(problem, settings)
-        seed = _chosen_seed(seed, found)
-        kept = {"problem": problem} | settings if found is None else dict(found.extra["train"])
-        options: dict[str, Any] = {
-            "stop_when_gap": stop_when_gap,
-            "checkpoint": files.autosave(kept),
-            "callback": files.logs(),
-            "progress_bar": True,
-        }
-        if count is None:
-            count = _EPISODES if found is None else found.progress.budget
-        if built_in:
-            learner = found or s4q.S4Q(made, preset or _PRESET, **remembered)
-            collector = s4q.collectors.CountCollector(made, seed=seed)
-            run = s4q.run(learner, collector, count, evaluation_share=evaluation_share, **options)
-        else:
-            if found is None or checkpoint is None:
-                choices: dict[str, Any] = {**of_env, "reward_range": reward_range}
-                agent = s4q.Agent(made, preset=preset or _PRESET, seed=seed, executor=executor, **choices, **remembered)
-                agent.learn(count, evaluation_share=evaluation_share, **options)
-            else:
-                agent = s4q.Agent.load(checkpoint, env=made, executor=executor).resume(count, **options)
-            run, scored = cast(s4q.Run, agent.last_run), agent.evaluate(evaluate) if evaluate else None
-    for line in (run, scored, run.certificate):
+    """Learn with S4Q; interrupted and resumed, it gives the very same result.
+
+    Examples:
+
+    s4q train river_swim --episodes 1e5 --seed 7 --out river --report
+
+    s4q train --out river --resume --episodes 2e5
+
+    s4q train --config river/config.toml --out again
+
+    s4q train FrozenLake-v1 --horizon 20 --episodes 300 --evaluate 100 --out lake
+    """
+    with refusals():
+        given = TrainOptions(
+            problem=problem,
+            features=features,
+            episodes=None if episodes is None else whole_number(episodes),
+            seed=seed,
+            preset=preset,
+            memory=memory,
+            memory_bytes=None if memory_bytes is None else whole_number(memory_bytes),
+            episodes_per_phase=episodes_per_phase,
+            horizon=horizon,
+            reward_range=None if reward_range is None else list(reward_range),
+            value_bound=value_bound,
+            evaluate=evaluate,
+            stop_when_gap=stop_when_gap,
+            evaluation_share=evaluation_share,
+            minutes=minutes,
+            workers=workers,
+            ray=ray,
+        )
+        files = Files.of(out, checkpoint, log, resume)
+        if report and files.folder is None:
+            raise ValueError("--report is written into the folder of the run: add --out FOLDER")
+        known = _config(config, files)
+        with _interruptions(files), nullcontext() if files.folder is None else files.folder.made():
+            done = trained(given.over(known.options), files, known, quiet=quiet, say_seed=not as_json)
+        if report and files.folder is not None:
+            write_report(files.folder.report, saved_run(files.folder.path).source())
+    if as_json:
+        print_json(training_numbers(done, files.folder))
+        return
+    for line in (done.run, done.scored, done.run.certificate):
         if line is not None:
             typer.echo(str(line))
+    if files.folder is not None:
+        typer.echo(f"run: {files.folder.path} ({', '.join(Path(one).name for one in files.folder.files().values())})")
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trained:
+    """What a training run came to."""
+
+    problem: str
+    seed: int
+    run: s4q.Run
+    policy: s4q.Policy  # to deploy
+    scored: s4q.Evaluation | None = None  # of that policy, on an environment
+
+
+def trained(
+    options: TrainOptions, files: Files, known: Config | None = None, *, quiet: bool = False, say_seed: bool = False
+) -> Trained:
+    """Begin or finish a training run.
+
+    Args:
+        options: What the run is.
+        files: What it writes.
+        known: The file of options that was read, if one was. None (default): none.
+        quiet: True shows no progress.
+        say_seed: True prints a seed that was drawn.
+    """
+    problem = options.problem
+    if problem is None:
+        raise ValueError(
+            "PROBLEM must be given: a built-in problem (s4q problems), the id of an environment, or --config"
+        )
+    built_in = problem in BUILDERS
+    rehearsals = _EVALUATE if options.evaluate is None else options.evaluate
+    require_count("--evaluate", rehearsals, "the number of episodes to play at the end", at_least=0)
+    files.require_usable()
+    with executor_of(options.workers, options.ray) as executor:
+        if built_in and any(value is not None for value in options.of_env().values()):
+            raise ValueError(f"--horizon, --reward-range and --value-bound are for environments; {problem} has its own")
+        if built_in and options.features is not None:
+            raise ValueError(f"--features is for environments; {problem} has its own")
+        if built_in and executor is not None:
+            raise ValueError(f"--workers and --ray are for environments; {problem} is drawn as counts")
+        made: Any = named_problem(problem) if built_in else made_env(problem)
+        settings = options.of_run() | ({} if built_in else options.of_env())
+        found = files.interrupted(problem, settings)
+        preset = options.preset or PRESET
+        kept = dict(found.extra["train"]) if found else {"problem": problem} | settings | {"preset": preset}
+        gap = kept.get("stop_when_gap") if options.stop_when_gap is None else options.stop_when_gap
+        seed = _chosen_seed(options.seed, found, say_seed)
+        count = options.episodes
+        if count is None:
+            count = EPISODES if found is None else found.progress.budget
+        choices: dict[str, Any] = {
+            "stop_when_gap": gap,
+            "checkpoint": files.autosave(
+                kept | {"stop_when_gap": gap}, _MINUTES if options.minutes is None else options.minutes
+            ),
+            "callback": files.logs(),
+            "progress_bar": not quiet,
+        }
+        remembered: dict[str, Any] = {"memory": options.memory, "memory_bytes": options.memory_bytes}
+        if options.episodes_per_phase is not None:
+            remembered["episodes_per_phase"] = options.episodes_per_phase
+        learner: Any
+        if built_in:
+            learner = found or s4q.S4Q(made, cast(PresetName, preset), **remembered)
+        elif found is None or files.checkpoint is None:
+            learner = s4q.Agent(
+                made,
+                None if options.features is None else named_features(options.features, made),
+                preset=cast(PresetName, preset),
+                seed=seed,
+                executor=executor,
+                **{**options.of_env(), "reward_range": options.reward_range and tuple(options.reward_range)},
+                **remembered,
+            )
+        else:
+            learner = s4q.Agent.load(files.checkpoint, env=made, executor=executor)
+        if files.folder is not None:
+            chosen = replace(options, episodes=count, seed=seed, preset=preset, stop_when_gap=gap)
+            chosen = replace(chosen, evaluate=rehearsals, minutes=options.minutes or _MINUTES)
+            files.folder.write_config(config_text(chosen, _budgets(found, count, known)))
+        if built_in:
+            collector = s4q.collectors.CountCollector(made, seed=seed)
+            run = s4q.run(learner, collector, count, evaluation_share=options.evaluation_share, **choices)
+            policy = s4q.Policy(cast(s4q.LinearQ, run.best), made.features, made.spec, env=problem)
+            done = Trained(problem=problem, seed=seed, run=run, policy=policy)
+        else:
+            if found is None:
+                learner.learn(count, evaluation_share=options.evaluation_share, **choices)
+            else:
+                learner.resume(count, **choices)
+            scored = learner.evaluate(rehearsals) if rehearsals else None
+            done = Trained(problem=problem, seed=seed, run=learner.last_run, policy=learner.policy, scored=scored)
+    if files.folder is not None:
+        done.policy.save(files.folder.policy)
+    return done
+
+
+def _config(config: Path | None, files: Files) -> Config:
+    """The options of --config, or those of the folder of a run that is to go on."""
+    if config is not None:
+        found = read_config(config)
+        for note in found.notes():
+            typer.echo(f"note: {config}: {note}", err=True)
+        return replace(found, budgets=())  # a new run has a history of its own
+    if files.folder is not None and files.resume and files.folder.config.is_file():
+        return read_config(files.folder.config)
+    return Config()
+
+
+def _budgets(found: s4q.Checkpoint | None, count: int, known: Config | None) -> list[int]:
+    """The numbers of episodes that were asked for, in turn."""
+    before = [] if found is None or known is None else list(known.budgets) or [found.progress.budget]
+    return before if before[-1:] == [count] else [*before, count]
+
+
+def training_numbers(done: Trained, folder: RunFolder | None) -> dict[str, Any]:
+    """What a machine wants to know.
+
+    Args:
+        done: The run.
+        folder: Where it is kept. None: nowhere.
+    """
+    certificate = done.run.certificate
+    return {
+        "problem": done.problem,
+        "seed": done.seed,
+        "run": run_numbers(done.run),
+        "evaluation": None if done.scored is None else asdict(done.scored),
+        "certificate": None if certificate is None else certificate_numbers(certificate),
+        "files": {} if folder is None else folder.files(),
+    }
 
 
 @contextmanager
-def _interruptions(checkpoint: Path | None) -> Iterator[None]:
+def _interruptions(files: Files) -> Iterator[None]:
     """End with the exit code of the signal (130 after Ctrl-C), and say how to go on."""
     try:
         yield
     except (KeyboardInterrupt, Terminated) as error:
-        kept = "nothing was saved; pass --checkpoint" if checkpoint is None else "go on with the same line and --resume"
+        if files.folder is not None:
+            kept = f"go on with: s4q train --out {shlex.quote(str(files.folder.path))} --resume"
+        elif files.checkpoint is not None:
+            kept = "go on with the same line and --resume"
+        else:
+            kept = "nothing was saved; pass --out FOLDER"
         typer.echo(f"interrupted: {kept}", err=True)
         raise typer.Exit(error.code if isinstance(error, Terminated) else 130) from None
 
 
-def _chosen_seed(seed: int | None, found: s4q.Checkpoint | None) -> int:
+def _chosen_seed(seed: int | None, found: s4q.Checkpoint | None, say: bool) -> int:
     """The seed of the checkpoint, the one that was given, or a new one, which is printed."""
     if found is not None:
         found.require_seed(found.seed if seed is None else seed)
         return found.seed
     chosen = drawn_seed(seed)
-    if seed is None:
+    if seed is None and say:
         typer.echo(f"seed {chosen} (repeat this run with --seed {chosen})")
     return chosen

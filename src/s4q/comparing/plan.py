@@ -116,7 +116,7 @@ def _named(kind: str, one: Any) -> Named:
     """A string such as "deep_sea:size=20,seed=1", or a table with an entry `problem` or `learner`."""
     if isinstance(one, str):
         what, colon, text = one.partition(":")
-        return Named(one, what, _settings(one, text) if colon else {})
+        return Named(one, what, settings_of(one, text) if colon else {})
     if not isinstance(one, Mapping) or not isinstance(one.get(kind), str):
         raise ValueError(f'a {kind} is a name, or a table with {kind} = "..."; got {one!r}')
     settings = {key: value for key, value in one.items() if key not in (kind, "name")}
@@ -124,7 +124,7 @@ def _named(kind: str, one: Any) -> Named:
     return Named(str(one.get("name", f"{one[kind]}:{shown}" if shown else one[kind])), one[kind], settings)
 
 
-def _settings(whole: str, text: str) -> dict[str, Any]:
+def settings_of(whole: str, text: str) -> dict[str, Any]:
     """Values are written as in TOML; a comma inside brackets separates nothing."""
     pieces: list[str] = []
     for piece in text.split(","):

@@ -8,10 +8,11 @@ from s4q.report.grid_plots import plot_policy
 from s4q.report.learner_plots import plot_bonus, plot_information, plot_memory_contents
 from s4q.report.page import render, write_report
 from s4q.report.run_plots import plot_cpu, plot_episodes, plot_gap, plot_memory, plot_phases, plot_regret, plot_run
-from s4q.report.run_source import RunSource, run_of
+from s4q.report.run_source import LoggedCurve, RunSource, run_of
 from s4q.report.value_plots import Ranges, plot_value
 
 __all__ = [
+    "LoggedCurve",
     "Ranges",
     "RunSource",
     "plot_bonus",

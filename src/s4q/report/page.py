@@ -129,7 +129,9 @@ def configuration(source: RunSource) -> dict[str, str]:
     """Everything that was chosen, by name."""
     spec, learner = source.learner.spec, source.learner
     found: dict[str, Any] = {"problem": source.problem, "algorithm": sentences.algorithm(source)}
-    found |= {"episodes": source.budget or source.run.episodes, "seed": source.seed, "s4q": __version__}
+    if source.max_steps is not None:
+        found |= {"steps": source.max_steps}
+    found |= {"episodes": source.episodes_asked or source.run.episodes, "seed": source.seed, "s4q": __version__}
     found |= {"horizon": spec.horizon, "actions": spec.n_actions}
     blocks = f"{spec.n_blocks} block{'s' * (spec.n_blocks > 1)} of {spec.block_dim}"
     found |= {"features": f"{spec.dim} ({blocks}), {'exact' if spec.well_specified else 'not declared exact'}"}
@@ -230,8 +232,7 @@ def _cost(source: RunSource) -> Iterator[Picture]:
     run = source.run
     if not run_plots.played_points(run):
         return
-    main, replay, rest = map(sentences.count, (run.main_episodes, run.replay_episodes, run.evaluation_episodes))
-    said = f"{main} episodes tried new policies, {replay} replayed old ones, {rest} only evaluated."
+    said = sentences.where_episodes_went(run)
     if run.main_episodes < run.episodes:
         yield _picture("episodes", "Where the episodes went", run_plots.plot_episodes(run), said)
     each = sentences.bytes_a_step(source)

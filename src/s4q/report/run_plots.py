@@ -149,7 +149,7 @@ def plot_gap(run: Run, ax: "Axes | None" = None, *, certified: float | None = No
 
 
 def plot_episodes(run: Run, ax: "Axes | None" = None) -> "Axes":
-    """Where the episodes went: new policies, replay of old ones, evaluations.
+    """Where the episodes went: new policies, replay of old ones, evaluations, random actions that measure ranges.
 
     Args:
         run: The run.
@@ -163,6 +163,7 @@ def plot_episodes(run: Run, ax: "Axes | None" = None) -> "Axes":
         "new policies": ([point.main_episodes for point in points], BLUE),
         "replay of past policies": ([point.replay_episodes for point in points], ORANGE),
         "evaluations": ([point.evaluation_episodes for point in points], GREEN),
+        "random, to measure ranges": ([point.warm_up_episodes for point in points], PURPLE),
     }
     episodes = _episodes(points)
     for name, (counts, colour) in parts.items():

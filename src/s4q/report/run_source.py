@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
-from s4q.core.messages import FeatureMap
+from s4q.core.messages import FeatureMap, Spec
 from s4q.learners.s3q import S3Q
 from s4q.learners.s4q import S4Q
 from s4q.problems import FiniteMDP
 from s4q.report.value_plots import Ranges
 from s4q.running.accounting import Accounting, Run
 from s4q.running.checkpoint import Checkpoint
-from s4q.running.curve import Point
+from s4q.running.curve import Played, Point
+from s4q.running.progress import Progress
 
 
 @final
@@ -27,6 +28,8 @@ class RunSource:
         run: What was learned and what it cost.
         learner: The learner of the run.
         budget: Episodes that were asked for. None (default): as many as were played.
+        max_steps: Steps that were asked for. None (default): there is no such limit.
+        stop_when_gap: The proved gap that ends the run. None (default): none does.
         seed: Seed of the episodes. None (default): not said.
         mdp: The problem itself, where it is a finite one. None (default): its values are not known.
         features: The feature map, for a picture of the value. None (default): no picture.
@@ -39,6 +42,8 @@ class RunSource:
     run: Run
     learner: S3Q | S4Q
     budget: int | None = None
+    max_steps: int | None = None
+    stop_when_gap: float | None = None
     seed: int | None = None
     mdp: FiniteMDP | None = None
     features: FeatureMap | None = None
@@ -48,8 +53,18 @@ class RunSource:
 
     @property
     def in_progress(self) -> bool:
-        """Are there episodes of the budget left?"""
-        return self.budget is not None and self.run.episodes < self.budget
+        """Is there anything left to play: episodes, steps, and a gap that is still to be proved?"""
+        run = self.run
+        if self.budget is None or run.episodes >= self.budget:
+            return False
+        if self.max_steps is not None and run.steps >= self.max_steps:
+            return False
+        return self.stop_when_gap is None or run.certificate is None or run.certificate.gap > self.stop_when_gap
+
+    @property
+    def episodes_asked(self) -> int | None:
+        """Episodes that were asked for. None where only steps were: then the budget is the most that they can hold."""
+        return None if self.max_steps is not None and self.budget == self.max_steps else self.budget
 
     @property
     def policy_fits(self) -> bool:
@@ -67,20 +82,76 @@ class _Plays:
         self.mdp = mdp
 
 
-def run_of(found: Checkpoint, mdp: FiniteMDP | None = None, points: tuple[Point, ...] = ()) -> Run:
+@final
+@dataclass(frozen=True, slots=True)
+class LoggedCurve:
+    """The curve of a run as its log tells it.
+
+    Args:
+        points: A point per finished phase.
+        end: The totals of the run, with the means of all its episodes. None (default): the log has no end.
+    """
+
+    points: tuple[Point, ...]
+    end: Point | None = None
+
+    def progress(self, spec: Spec) -> Progress:
+        """How far the run had come.
+
+        Args:
+            spec: The problem.
+        """
+        last = self.points[-1] if self.end is None else self.end
+        return Progress(
+            budget=0,
+            points=self.points,
+            episodes=last.episodes,
+            steps=last.steps,
+            regret=last.regret or 0.0,
+            cpu_seconds=last.cpu_seconds,
+            discarded_episodes=last.discarded_episodes,
+            evaluation_episodes=last.evaluation_episodes,
+            warm_up_episodes=last.warm_up_episodes,
+            played=self._played(spec),
+        )
+
+    def _played(self, spec: Spec) -> Played:
+        """Episodes, steps and returns of main loops: from the end where there is one, else phase by phase."""
+        if self.end is not None:
+            return _played(spec, self.end, 0, 0)
+        total, before, cut = Played(), 0, 0
+        for point in self.points:
+            part = _played(spec, point, before, cut)
+            total = Played(
+                total.episodes + part.episodes,
+                total.steps + part.steps,
+                total.return_sum + part.return_sum,
+                total.truncated + part.truncated,
+            )
+            before, cut = point.main_episodes, point.truncated_episodes
+        return total
+
+
+def _played(spec: Spec, point: Point, before: int, cut: int) -> Played:
+    """What was played since there were `before` episodes, of which `cut` were truncated."""
+    n, truncated = point.main_episodes - before, point.truncated_episodes - cut
+    mean = 0.0 if point.mean_return is None else point.mean_return - spec.horizon * spec.reward_min
+    return Played(n, round(n * (point.mean_length or 0.0)), (n - truncated) * mean, truncated)
+
+
+def run_of(found: Checkpoint, mdp: FiniteMDP | None = None, logged: LoggedCurve | None = None) -> Run:
     """The Run that a checkpoint was written in, as far as it had come.
 
     Args:
         found: The checkpoint.
         mdp: The problem that a collector of counts or tables played, for the gap of the newest policy. None (default):
             regret and gap are not known.
-        points: The curve of a log, used where the checkpoint has none: that of a learner saved by itself. Empty by
-            default.
+        logged: The curve of a log, used where the checkpoint has none: that of a learner saved by itself. None
+            (default): there is no log.
     """
     progress = found.progress
-    if not progress.points and points:
-        last = points[-1]
-        progress = replace(progress, points=points, episodes=last.episodes, steps=last.steps)
+    if not progress.points and logged is not None:
+        progress = logged.progress(found.learner.spec)
     known = progress.points[-1].regret is not None if progress.points else progress.episodes > 0
     certify = progress.certified is not None
     accounting = Accounting(found.learner, _Plays(mdp if known else None), progress, certify=certify, resumed=True)  # type: ignore[arg-type]

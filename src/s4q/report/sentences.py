@@ -11,6 +11,7 @@ from s4q.report.drawing import RAISED
 from s4q.report.run_plots import Bound, played_points
 from s4q.report.run_source import RunSource
 from s4q.running.accounting import Run
+from s4q.running.live_progress import byte_count
 from s4q.theory.bounds import worst_regret
 
 
@@ -36,20 +37,6 @@ def count(n: float) -> str:
         return f"{n:,}"
     ten = "10" + str(power).translate(RAISED)
     return ten if n == 10**power else f"{n / 10**power:.3g} × {ten}"
-
-
-def byte_count(n: float) -> str:
-    """Bytes as people read them.
-
-    >>> byte_count(512), byte_count(1_618_700)
-    ('512 B', '1.6 MB')
-    """
-    size = float(n)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
 
 
 def algorithm(source: RunSource) -> str:
@@ -106,7 +93,7 @@ def tiles(source: RunSource) -> list[Tile]:
     """The numbers of the summary."""
     run = source.run
     found = [
-        Tile("episodes", count(run.episodes), f"of {count(source.budget or 0)}" if source.in_progress else ""),
+        Tile("episodes", count(run.episodes), _of_all(source)),
         Tile("phases", count(run.phases), "new policies tried"),
     ]
     if source.mdp is not None and source.policy_fits:
@@ -129,6 +116,31 @@ def tiles(source: RunSource) -> list[Tile]:
     if made is not None and not made.vacuous and not made.contradictory:
         found.append(Tile("gap, proved", f"{made.gap:.4g}", f"with probability {1 - made.delta:g}"))
     return [*found, Tile("memory", byte_count(run.nbytes)), Tile("CPU", f"{run.cpu_seconds:.3g} s")]
+
+
+def _of_all(source: RunSource) -> str:
+    """How much was asked for, while a run is in progress; else what was measured before it began."""
+    if not source.in_progress:
+        return f"{count(source.run.warm_up_episodes)} to measure ranges" if source.run.warm_up_episodes else ""
+    if source.episodes_asked is None and source.max_steps is not None:
+        return f"{count(source.run.steps)} of {count(source.max_steps)} steps"
+    return f"of {count(source.budget or 0)}"
+
+
+def where_episodes_went(run: Run) -> str:
+    """How many episodes served what, as one sentence.
+
+    Args:
+        run: The run.
+    """
+    parts = (
+        (run.main_episodes, "tried new policies"),
+        (run.replay_episodes, "replayed old ones"),
+        (run.evaluation_episodes, "only evaluated"),
+        (run.warm_up_episodes, "played random actions to measure the ranges of the observations"),
+    )
+    said = [f"{count(n)} {what}" for n, what in parts if n]
+    return f"Of {count(run.episodes)} episode{'' if run.episodes == 1 else 's'} {', '.join(said) or 'none was played'}."
 
 
 def guarantee_of(source: RunSource) -> str:

@@ -7,7 +7,7 @@ Nothing here plays episodes or tells a learner anything.
 import time
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from s4q.certificates.certifier import Certificate, Certified, Certifier, Phased, refusal
@@ -21,6 +21,7 @@ from s4q.problems import FiniteMDP
 from s4q.running.curve import Played, Point, Totals
 from s4q.running.evaluations import Evaluations
 from s4q.running.executors.executor import Cost
+from s4q.running.live_progress import LiveNumbers
 from s4q.running.progress import Progress
 
 if TYPE_CHECKING:
@@ -216,6 +217,8 @@ class Accounting:
     ) -> None:
         self.elsewhere = Cost()  # what the executor of the run costs
         self._learner, self._resumed = learner, resumed
+        self._doing = ""  # what is being played
+        self._trigger: tuple[float, ...] = ()  # how far each level of the running phase has come
         self._so_far = replace(before)  # a copy: it is changed in place
         self.evaluations = Evaluations(learner, before)
         self._recorder = None if before.record is None else Recorder(learner, before, self.evaluations)
@@ -231,6 +234,7 @@ class Accounting:
         now = self._so_far
         now.episodes += answer.n_episodes
         now.steps += answer.n_steps
+        self._watch(request, answer)
         if isinstance(request, Evaluate):  # may come between two parts of another request
             self.evaluations.tell(answer)
         else:
@@ -255,6 +259,7 @@ class Accounting:
         policy = request.policy if isinstance(request, Explore) else self._learner.policy
         self._so_far.points += (self._point(policy, getattr(self._learner, "last_phase", None)),)
         self._so_far.phase_played = Played()
+        self._trigger = tuple(0.0 for _ in self._trigger)  # of the phase that begins
         if self._recorder is not None:
             self._recorder.mark()
 
@@ -262,13 +267,41 @@ class Accounting:
         """The gap of the certificate so far."""
         return inf if self._certifier is None else self._certifier.certificate().gap
 
-    def note(self) -> str:
-        """How far it is, for a progress bar; of learners that cannot tell, the newest mean return."""
-        progress = getattr(self._learner, "progress", None)
-        if isinstance(progress, LearningProgress):
-            return progress.note()
-        newest = self._so_far.points[-1].mean_return if self._so_far.points else None
-        return "" if newest is None else f"return {newest:.4g} in phase {self._learner.phases}"
+    def live_numbers(self) -> LiveNumbers:
+        """How far it is, for those who watch; of learners that cannot tell, the return of the newest phase."""
+        now, learner = self._so_far, self._learner
+        known = getattr(learner, "progress", None)
+        far = known if isinstance(known, LearningProgress) else None
+        newest = now.points[-1].mean_return if now.points else now.phase_played.mean_return(learner.spec)
+        gap = self.certified_gap()
+        return LiveNumbers(
+            phases=learner.phases,
+            doing=self._doing,
+            stage="" if far is None or not far.episodes else far.stage,
+            episodes=now.episodes,
+            budget=now.budget,
+            steps=now.steps,
+            max_steps=now.max_steps,
+            promise=None if far is None else far.promise,
+            mean_return=newest if far is None else far.mean_return,
+            best_return=None if far is None else far.best_return,
+            share_seen=None if far is None else far.share_seen,
+            certified_gap=gap if isfinite(gap) else None,
+            trigger=self._trigger,
+            nbytes=learner.nbytes,
+        )
+
+    def _watch(self, request: Request, answer: Any) -> None:
+        """Remember what is being played, and how far the trigger of the phase has come."""
+        if isinstance(request, Evaluate):
+            self._doing = "evaluating"
+        elif isinstance(request, Regress):
+            self._doing, self._trigger = f"replaying past policies for level {request.level}", ()
+        else:
+            self._doing = "playing its policy"
+            threshold = request.threshold_at(request.done + answer.n_episodes)
+            progress = request.start() + answer.progress
+            self._trigger = tuple((progress / threshold).tolist()) if threshold > 0 else ()
 
     @property
     def episodes(self) -> int:

@@ -1,11 +1,9 @@
-"""Callbacks: who is told what a run is doing, and when; and the progress bar.
+"""Callbacks: who is told what a run is doing, and when.
 
 The loop calls them. A callback only listens: it must not change the learner, and it cannot end the run (`stop` can).
 """
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Protocol, final, runtime_checkable
 
 from s4q.running.accounting import Answered, Run
@@ -108,29 +106,3 @@ def listeners(callback: Callback | Iterable[Callback] | None) -> tuple[Listener,
     if 0 < len(lacks) < 4:
         raise ValueError(f"a Listener has four methods, and {type(callback).__name__} lacks {', '.join(lacks)}")
     raise ValueError(f"callback must be a function of a Run, a Listener, or a list of them; got {callback!r}")
-
-
-@contextmanager
-def episode_bar(total: int, wanted: bool) -> Iterator[Callable[[int, Callable[[], str]], None]]:
-    """A progress bar on standard error, if it is wanted and a terminal.
-
-    Args:
-        total: Number of episodes of the whole run.
-        wanted: False shows nothing.
-
-    Yields:
-        A function to call with the number of episodes so far and a function that makes a note to show beside the bar.
-    """
-    if not (wanted and sys.stderr.isatty()):
-        yield lambda _, __: None
-        return
-    # Imported here, so that `import s4q` stays light.
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(file=sys.stderr)
-    notes = TextColumn("{task.fields[note]}")
-    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), notes)
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("episodes", total=total, note="")
-        yield lambda done, note: bar.update(task, completed=done, note=note())

@@ -15,11 +15,12 @@ from threadpoolctl import threadpool_limits
 from s4q.core.messages import MOST_STEPS, A, Asks, Collector, Evaluate, Learner, Request
 from s4q.core.validation import require_count, require_flag, require_positive
 from s4q.running.accounting import Accounting, Run
-from s4q.running.callbacks import Callback, HearsInterruptions, Listener, episode_bar, listeners
+from s4q.running.callbacks import Callback, HearsInterruptions, Listener, listeners
 from s4q.running.checkpoint import Autosave, Checkpoint, CheckpointWriter, where_to_begin
 from s4q.running.executors.executor import Executor, Serial, Session, require_executor
 from s4q.running.file_locks import locked
 from s4q.running.interruption import ended_by_exception, interruption_held_back
+from s4q.running.live_progress import live_progress
 from s4q.running.logs import JsonLines
 
 
@@ -65,7 +66,8 @@ def run(
         checkpoint: File to write at the beginning, after every phase, every 5 minutes and at the end; or an Autosave,
             with an interval of its own. A file of another run is refused, not written over. None (default): nothing is
             written.
-        progress_bar: True shows a bar, on a terminal only.
+        progress_bar: True shows on standard error how far the run has come: live on a terminal, elsewhere a line when
+            a phase ends, at most one a second.
         max_steps: End the run also after so many steps, with the episode in which they are reached. None (default): no
             such limit, or that of the interrupted run.
         executor: Who plays the episodes: `s4q.Processes(n)` or `s4q.Ray()`. It changes no bit of the result. None
@@ -106,10 +108,11 @@ def run(
     accounting = Accounting(active, collector, before, certify=needed is not None, resumed=resumed)
     told, writer = listeners(callback), CheckpointWriter(checkpoint, active, collector.seed)
 
+    def close_enough() -> bool:
+        return stop_when_gap is not None and accounting.certified_gap() <= stop_when_gap
+
     def enough() -> bool:
-        return (stop is not None and stop(accounting.result())) or (
-            stop_when_gap is not None and accounting.certified_gap() <= stop_when_gap
-        )
+        return (stop is not None and stop(accounting.result())) or close_enough()
 
     logs = [one.path for one in told if isinstance(one, JsonLines)]
     with (
@@ -117,7 +120,7 @@ def run(
         ended_by_exception() if writer.path is not None else nullcontext(),
         threadpool_limits(limits=1),
         chosen.session(collector) as session,
-        episode_bar(int(episodes), progress_bar) as advance,
+        live_progress(accounting.live_numbers, progress_bar) as advance,
     ):
         writer.require_own()
         accounting.elsewhere = session.cost
@@ -127,8 +130,9 @@ def run(
             _write(writer, accounting)
             for one in told:
                 one.on_start(accounting.result())
-            while accounting.left > 0 and _one_shard(active, session, accounting, told, writer, whole):
-                advance(accounting.episodes, accounting.note)
+            over = resumed and close_enough()  # a run that ended by its certificate has nothing left to play
+            while not over and accounting.left > 0 and _one_shard(active, session, accounting, told, writer, whole):
+                advance()
                 if enough():
                     break
             _write(writer, accounting)

@@ -1,0 +1,43 @@
+"""Messages of the library, with the names of options in place of the names of arguments."""
+
+import re
+
+# Arguments of the library that are options of a command under the same name.
+OPTIONS = (
+    "checkpoint",
+    "delta",
+    "episodes",
+    "episodes_per_phase",
+    "evaluation_share",
+    "horizon",
+    "memory",
+    "memory_bytes",
+    "minutes",
+    "preset",
+    "reward_range",
+    "seed",
+    "stop_when_gap",
+    "value_bound",
+)
+
+
+def with_option_names(message: str) -> str:
+    """A message of the library with the names of options in place of the names of arguments.
+
+    Plain words such as "horizon" stay where they are words: they are replaced at the beginning, and before a `=`.
+
+    >>> with_option_names("memory_bytes must be given: pass memory_bytes=5 or reward_range=(lowest, highest)")
+    '--memory-bytes must be given: pass --memory-bytes 5 or --reward-range lowest highest'
+    >>> with_option_names("horizon must be given, since the horizon is not known")
+    '--horizon must be given, since the horizon is not known'
+    """
+    names = "|".join(sorted(OPTIONS, key=len, reverse=True))
+    message = re.sub(rf"(?<![-\w.])({names})=\(([^()]*)\)", lambda m: f"{m[1]}={m[2].replace(',', '')}", message)
+    message = re.sub(rf"(?<![-\w.])({names})=", lambda m: f"{_option(m[1])} ", message)
+    message = re.sub(rf"^({names})(?= (?:must|is|needs|has)\b)", lambda m: _option(m[1]), message)
+    spelled = "|".join(name for name in OPTIONS if "_" in name)
+    return re.sub(rf"(?<![-\w.])({spelled})\b", lambda m: _option(m[1]), message)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
