@@ -6,11 +6,13 @@ import io
 import re
 import shlex
 from pathlib import Path
+from types import ModuleType, UnionType
 
 import pytest
 from shown_output import blocks, differences
 from typer.testing import CliRunner
 
+import s4q
 from s4q.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -91,9 +93,8 @@ def test_shell_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_every_page_is_in_the_table_of_contents() -> None:
     text = (ROOT / "docs" / "index.md").read_text()
-    listed = [
-        line for toc in re.findall(r"```{toctree}\n(.*?)```", text, re.S) for line in toc.split("\n\n")[1].split()
-    ]
+    lists = [toc.split("\n\n")[1] for toc in re.findall(r"```{toctree}\n(.*?)```", text, re.S)]
+    listed = [re.sub(r".*<(.*)>", r"\1", line) for toc in lists for line in toc.strip().split("\n")]
     assert sorted(listed) == sorted({*listed})
     pages = {page.stem for page in PAGES} - {"index"}
     assert pages == {name for name in listed if "/" not in name}
@@ -106,3 +107,15 @@ def test_links_and_commands_exist(page: Path) -> None:
         assert link.startswith("https://") or (page.parent / link).exists(), link
     for module in re.findall(r"python -m (benchmarks\.\w+)", text):
         assert (ROOT / f"{module.replace('.', '/')}.py").exists(), module
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = "\n".join(page.read_text() for page in sorted((ROOT / "docs" / "api").glob("*.md")))
+    shown = set(re.findall(r"^\.\. auto(?:class|function|exception):: (\w+)$", text, re.M))
+    modules = [s4q, s4q.baselines, s4q.collectors, s4q.features, s4q.problems, s4q.report, s4q.theory]
+    public = {name for module in modules for name in module.__all__}
+    kinds = (ModuleType, UnionType, dict)
+    objects = {name for name in public if not any(isinstance(getattr(one, name, None), kinds) for one in modules)}
+    assert shown == objects
+    for name in sorted(public - objects):  # modules, unions and tables are named in words
+        assert f"s4q.{name}" in text or f".{name}`" in text or f"currentmodule:: s4q.{name}" in text, name
