@@ -10,13 +10,18 @@ PEERS_STAMP := .venv-peers/.installed
 MUTANTS := .venv-mutants/bin
 MUTANTS_STAMP := .venv-mutants/.installed
 
-.PHONY: help setup demo test slow ray bench bench-practical peers mutants clean
+DOCS_STAMP := .venv/.installed-docs
+DIST := .venv-dist
+
+.PHONY: help setup demo test slow ray bench bench-practical peers mutants docs notebooks dist clean
 
 help:
 	@echo "make demo   set up, learn CartPole and an exact problem, write a report of each (a minute)"
 	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
 	@echo "make slow   statistical tests, and tests that kill workers and drivers"
 	@echo "make ray    the same for a Ray cluster (installs Ray, 260 MB)"
+	@echo "make docs   the documentation as a site, in out/docs (installs Sphinx)"
+	@echo "make dist   wheel and source archive in dist, tried in an empty environment (.venv-dist)"
 	@echo "make bench  benchmark tables (some minutes)"
 	@echo "make peers  tests against Stable-Baselines3 and environments of others, in an environment of their own (.venv-peers, some GB)"
 	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; tens of minutes, resumable)"
@@ -50,6 +55,26 @@ $(RAY_STAMP): $(STAMP)
 
 ray: $(RAY_STAMP)
 	$(BIN)/pytest -m slow tests/running/test_ray.py
+
+# Sphinx is needed for the site alone, so nothing else installs it.
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --group docs
+	@touch $(DOCS_STAMP)
+
+docs: $(DOCS_STAMP)
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs out/docs
+	@echo "out/docs/index.html"
+
+# The wheel is tried where nothing but its own requirements is installed.
+dist: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --group dist
+	rm -rf dist $(DIST)
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/pip install --quiet --disable-pip-version-check dist/*.whl
+	cd $(DIST) && bin/python -I ../tests/smoke_test_of_the_wheel.py
+	@ls -l dist
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
@@ -85,4 +110,4 @@ mutants: $(MUTANTS_STAMP)
 	$(MUTANTS)/python -m mutants
 
 clean:
-	rm -rf .venv .venv-peers .venv-mutants .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-mutants .venv-dist .mutants dist out/docs .mypy_cache .ruff_cache .pytest_cache .hypothesis

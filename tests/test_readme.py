@@ -1,4 +1,7 @@
-"""The README is true: its code runs, its commands and files exist, its table is what the benchmark computes."""
+"""The README is true: its code runs and prints what it shows, its commands and files exist.
+
+The tables it links to, those of docs/results.md, are what the benchmarks compute.
+"""
 
 import contextlib
 import io
@@ -8,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shown_output import blocks, differences
 from typer.testing import CliRunner
 
 import s4q
@@ -15,45 +19,66 @@ from s4q.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
+RESULTS = (ROOT / "docs" / "results.md").read_text()
+BLOCKS = list(blocks(README))
 
 
-@pytest.mark.parametrize("code", BLOCKS, ids=range(len(BLOCKS)))
-def test_code_blocks_run_and_print(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("code", "shown"), BLOCKS, ids=range(len(BLOCKS)))
+def test_code_blocks_run_and_print(code: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block on its own, and what it prints where the README shows it."""
     monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
     assert printed.getvalue().strip()
+    assert not shown or not differences(shown, printed.getvalue())
+
+
+def test_the_first_screen_has_what_a_stranger_needs() -> None:
+    """Code with its output, a picture and the two commands, in what fits on a screen; and the README stays short."""
+    first, _, _ = README.partition("\n## ")
+    assert len(BLOCKS[0][0].strip().splitlines()) <= 7
+    assert BLOCKS[0][1]
+    assert BLOCKS[0][0] in first
+    (picture,) = re.findall(r'<img src="([^"]+)"', first)
+    assert (ROOT / picture).stat().st_size > 1_000
+    assert "make demo" in first
+    assert "make test" in first
+    assert len(first.split()) < 350
+    assert len(README.split()) <= 1_200
 
 
 def test_commands_are_targets_of_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    commands = set(re.findall(r"make (demo|test|bench|slow)", README))
-    assert {"demo", "test"} <= commands
+    commands = set(re.findall(r"\bmake (demo|test|bench|slow|docs|dist)\b", README))
+    assert {"demo", "test", "docs"} <= commands
     for command in commands:
-        assert re.search(rf"^{command}: ", makefile, re.M)
+        assert re.search(rf"^{command}: ", makefile, re.M), command
 
 
 def test_shell_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every `s4q ...` line, in order, in one folder."""
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    s4q (.*)$", README, re.M)
-    assert {command.split()[0] for command in commands} == {"train", "audit", "compare"}
+    assert {command.split()[0] for command in commands} == {"train", "explain", "audit", "compare"}
     for command in commands:
         done = CliRunner().invoke(app, shlex.split(command))
         assert done.exit_code == 0, done.output
         assert done.output.strip()
 
 
-def test_files_named_exist() -> None:
-    for name in re.findall(r"`((?:src|docs)/[^`]+)`", README):
+def test_links_and_files_named_exist() -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
+    assert len(links) > 20
+    for link in links:
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+    for name in re.findall(r"`((?:src|docs|examples|CITATION)[^` ]*)`", README):
         assert (ROOT / name).exists(), name
 
 
 def test_table_of_errors_is_what_the_benchmark_computes() -> None:
     """The two smaller rows; the last one takes seconds and comes from `make bench`."""
-    rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|$", README, re.M)
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|$", RESULTS, re.M)
     assert len(rows) == 3
     mdp = s4q.problems.low_rank()
     for episodes_text, error_text, scaled_text, held in rows[:2]:
@@ -71,7 +96,7 @@ def test_table_of_errors_is_what_the_benchmark_computes() -> None:
 def test_table_of_exploration_is_what_the_benchmark_computes() -> None:
     """Rows that take a second or two; the others come from `make bench`."""
     pattern = r"^\| (river_swim\(6, 12\)|low_rank\(\)) \| (\w+) \| 10\^(\d+) \| (\d+) \| (\S+) \| (\S+) \| (\S+) \|"
-    rows = re.findall(pattern, README, re.M)
+    rows = re.findall(pattern, RESULTS, re.M)
     assert len(rows) == 6
     for name, preset, power, phases, regret, gap, held in rows:
         if name.startswith("river") and int(power) > 4:
@@ -88,7 +113,7 @@ def test_table_of_exploration_is_what_the_benchmark_computes() -> None:
 @pytest.mark.parametrize("name", ["DeepSea 10", "chain"])
 def test_rows_of_practical_are_what_the_benchmark_computes(name: str) -> None:
     """Two quick rows, all seeds; the others come from `make bench-practical`."""
-    found = re.search(rf"^\| {name} \| [\d,]+ \| ([\d.]+) \|", README, re.M)
+    found = re.search(rf"^\| {name} \| [\d,]+ \| ([\d.]+) \|", RESULTS, re.M)
     assert found is not None
     regrets = []
     for seed in range(10):
