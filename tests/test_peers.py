@@ -1,4 +1,4 @@
-"""What `make peers` measures with: the chain of plain tables, the account of regret, bytes, and SARSA(lambda) on tiles."""
+"""What `make peers` measures with: the chain, the account of regret, bytes, and SARSA(lambda) on tiles."""
 
 from collections.abc import Callable
 from typing import Any
