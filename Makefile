@@ -23,7 +23,7 @@ help:
 	@echo "make docs   the documentation as a site, in out/docs (installs Sphinx)"
 	@echo "make dist   wheel and source archive in dist, tried in an empty environment (.venv-dist)"
 	@echo "make bench  benchmark tables (some minutes)"
-	@echo "make peers  tests against Stable-Baselines3 and environments of others, in an environment of their own (.venv-peers, some GB)"
+	@echo "make peers  tests against Stable-Baselines3 and environments of others (.venv-peers, some GB); other packages on the chain and on classic control, in throw-away environments (an hour)"
 	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; tens of minutes, resumable)"
 	@echo "make bench-practical  the preset practical on all problems, against baselines, on classic control, and its sensitivity (two hours)"
 
@@ -95,8 +95,12 @@ $(PEERS_STAMP): peers/requirements.txt pyproject.toml
 	$(PEERS)/pip install --quiet --disable-pip-version-check --editable . --requirement peers/requirements.txt
 	@touch $(PEERS_STAMP)
 
-peers: $(PEERS_STAMP)
-	$(PEERS)/pytest peers
+# The studies make an environment for each package and throw it away. What they measure goes to out/peers.
+peers: $(PEERS_STAMP) $(STAMP)
+	$(PEERS)/pytest peers/test_*.py
+	$(BIN)/python peers/chain_growth.py --results out/peers/chain_growth.json
+	$(BIN)/python peers/control_study.py --results out/peers/control_study.json
+	$(BIN)/python peers/control_figures.py --results out/peers/control_study.json --folder out/peers
 
 # The tool that makes the mutants has needs of its own, so nothing else needs this environment.
 $(MUTANTS_STAMP): mutants/requirements.txt pyproject.toml

@@ -307,9 +307,23 @@ def test_a_plan_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text(PLAN)
     plan = read_plan(path, {"seeds": 2})
-    assert (plan.seeds, plan.episodes) == (2, 70)
+    assert (plan.seeds, plan.episodes, plan.first_seed) == (2, 70, 0)
     assert plan.problems == (Named("chain", "chain"), Named("DeepSea 4", "deep_sea", {"size": 4}))
     assert plan.learners == (Named("s4q", "s4q"), Named("lsvi_ucb:beta=0.3", "lsvi_ucb", {"beta": 0.3}))
+
+
+def test_seeds_begin_with_the_first_one(tmp_path: Path) -> None:
+    """Alike from Python, from a file and from the flag; each seed's run is the same wherever the seeds begin."""
+    later = s4q.compare([SMALL], ["s4q"], seeds=2, first_seed=3, episodes=20, processes=1)
+    assert [row["seed"] for row in later] == [3, 4]
+    whole = s4q.compare([SMALL], ["s4q"], seeds=5, episodes=20, processes=1)
+    assert [row["regret"] for row in later] == [row["regret"] for row in whole][3:]
+    path = tmp_path / "plan.toml"
+    path.write_text(f"problems = ['{SMALL}']\nlearners = ['s4q']\nseeds = 2\nepisodes = 20\nfirst_seed = 2\n")
+    line = ["compare", str(path), "--first-seed", "3", "--json", "--processes", "1"]
+    shown = json.loads(CliRunner().invoke(app, line).stdout)
+    assert [(row["seed"], row["regret"]) for row in shown] == [(row["seed"], row["regret"]) for row in later]
+    assert [row["seed"] for row in s4q.compare(read_plan(path), processes=1)] == [2, 3]
 
 
 def test_settings_in_a_string_are_those_of_a_table() -> None:
@@ -337,6 +351,7 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     ("range", lambda: s4q.compare(["Pendulum-v1"], ["s4q"]), r"DiscreteActions"),
     ("seeds", lambda: s4q.compare(["chain"], ["s4q"], seeds=0), r"seeds .*got 0"),
     ("episodes", lambda: s4q.compare(["chain"], ["s4q"], episodes=0), r"episodes .*got 0"),
+    ("first seed", lambda: s4q.compare(["chain"], ["s4q"], first_seed=-1), r"first_seed .*got -1"),
     ("processes", lambda: s4q.compare(["chain"], ["s4q"], processes=0), r"processes .*got 0"),
     ("name", lambda: named_learner("x"), r"learner must be one of .*got 'x'"),
 ]

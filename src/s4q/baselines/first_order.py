@@ -70,7 +70,8 @@ class FirstOrderLearner(EpisodeLearner):
     Args:
         problem: A Spec, or anything with `.spec`, such as a FiniteMDP.
         epsilon: Probability of a uniform action.
-        step_size: The step sizes.
+        step_size: The first step size.
+        decay: The n-th step in a block has step_size / n^decay.
         optimistic: True starts every entry of the parameter at the value bound, else at 0. With features of norm 1 and
             no negative entry every value then starts at the bound or above it.
         shared: True for one parameter for all levels.
@@ -80,11 +81,12 @@ class FirstOrderLearner(EpisodeLearner):
     def __init__(
         self,
         problem: Spec | HasSpec,
+        epsilon: float = 0.1,
         *,
-        epsilon: float,
-        step_size: StepSize,
-        optimistic: bool,
-        shared: bool,
+        step_size: float = 0.1,
+        decay: float = 0.0,
+        optimistic: bool = False,
+        shared: bool = False,
         discount: float = 1.0,
     ) -> None:
         spec = spec_of(problem)
@@ -93,7 +95,8 @@ class FirstOrderLearner(EpisodeLearner):
         require_flag("shared", shared, "is there one parameter for all levels?")
         if not 0 < discount <= 1 or (discount < 1 and not shared):
             raise ValueError(f"discount must lie in (0, 1], and be 1 unless shared=True; got {discount}")
-        self.epsilon, self.step_size, self.shared, self.discount = float(epsilon), step_size, shared, float(discount)
+        self.epsilon, self.shared, self.discount = float(epsilon), shared, float(discount)
+        self.step_size = StepSize(size=step_size, decay=decay)
         self.theta: Array = np.zeros((1 if shared else spec.horizon, *spec.theta_shape[1:]))
         if optimistic:
             best = spec.value_bound[0] + spec.horizon * spec.reward_min if shared else np.array(spec.value_bound)

@@ -14,9 +14,8 @@ itself, because level h looks only at level h + 1. With `shared=True` it can: se
 
 from typing import final
 
-from s4q.baselines.first_order import FirstOrderLearner, StepSize, best_next
-from s4q.core.messages import Spec, Transitions, Visits
-from s4q.core.spec import HasSpec
+from s4q.baselines.first_order import FirstOrderLearner, best_next
+from s4q.core.messages import Transitions, Visits
 
 
 @final
@@ -38,26 +37,6 @@ class QLearning(FirstOrderLearner):
     >>> run.episodes, bool(run.gap < 0.01)
     (400, True)
     """
-
-    def __init__(
-        self,
-        problem: Spec | HasSpec,
-        epsilon: float = 0.1,
-        *,
-        step_size: float = 0.1,
-        decay: float = 0.0,
-        optimistic: bool = False,
-        shared: bool = False,
-        discount: float = 1.0,
-    ) -> None:
-        super().__init__(
-            problem,
-            epsilon=epsilon,
-            step_size=StepSize(size=step_size, decay=decay),
-            optimistic=optimistic,
-            shared=shared,
-            discount=discount,
-        )
 
     def _take(self, steps: Transitions, answer: Visits) -> None:
         del answer

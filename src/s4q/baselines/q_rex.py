@@ -18,7 +18,7 @@ parameter a level the order inside an episode changes nothing, because the targe
 
 from typing import final
 
-from s4q.baselines.first_order import FirstOrderLearner, Step, StepSize, best_next
+from s4q.baselines.first_order import FirstOrderLearner, Step, best_next
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits
 from s4q.core.spec import HasSpec
@@ -68,8 +68,9 @@ class QRex(FirstOrderLearner):
         self._new_target = True
         super().__init__(
             problem,
-            epsilon=epsilon,
-            step_size=StepSize(size=step_size, decay=decay),
+            epsilon,
+            step_size=step_size,
+            decay=decay,
             optimistic=optimistic,
             shared=shared,
             discount=discount,

@@ -19,7 +19,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.baselines.first_order import FirstOrderLearner, StepSize
+from s4q.baselines.first_order import FirstOrderLearner
 from s4q.baselines.step_buffer import StepBuffer
 from s4q.core.blocks import Array, IntArray
 from s4q.core.messages import Spec, Transitions, Visits
@@ -70,9 +70,7 @@ class ReplayQ(FirstOrderLearner):
             require_count("capacity", capacity, "the most steps that are held")
         self.batch, self.updates, self.target_every, self.seed = batch, updates, target_every, int(seed)
         self.buffer = StepBuffer(spec_of(problem), capacity)
-        super().__init__(
-            problem, epsilon=epsilon, step_size=StepSize(size=step_size), optimistic=optimistic, shared=False
-        )
+        super().__init__(problem, epsilon, step_size=step_size, optimistic=optimistic)
         self.target = self.theta.copy()
 
     def _take(self, steps: Transitions, answer: Visits) -> None:

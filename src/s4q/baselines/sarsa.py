@@ -15,7 +15,7 @@ eligibility traces give along the way: when level h is reached, nothing that its
 
 from typing import final
 
-from s4q.baselines.first_order import FirstOrderLearner, Step, StepSize, next_values
+from s4q.baselines.first_order import FirstOrderLearner, Step, next_values
 from s4q.core.messages import Spec, Transitions, Visits
 from s4q.core.spec import HasSpec
 
@@ -58,8 +58,9 @@ class Sarsa(FirstOrderLearner):
         self.trace = float(trace)
         super().__init__(
             problem,
-            epsilon=epsilon,
-            step_size=StepSize(size=step_size, decay=decay),
+            epsilon,
+            step_size=step_size,
+            decay=decay,
             optimistic=optimistic,
             shared=shared,
             discount=discount,

@@ -40,6 +40,9 @@ def compare(
     episodes: Annotated[
         str | None, typer.Option(help="Episodes of a run; 5000 without it. 1e6 is understood.", show_default=False)
     ] = None,
+    first_seed: Annotated[
+        int | None, typer.Option(help="The first seed; 0 without it. The others follow it.", show_default=False)
+    ] = None,
     processes: Annotated[int, typer.Option(help="Runs at a time.")] = 2,
     results: Annotated[
         Path | None,
@@ -49,7 +52,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON instead of tables.")] = False,
 ) -> None:
     """Compare learners on problems: regret or return with intervals, bytes and CPU time."""
-    given: dict[str, Any] = {"problems": problem, "learners": learner, "seeds": seeds}
+    given: dict[str, Any] = {"problems": problem, "learners": learner, "seeds": seeds, "first_seed": first_seed}
     try:
         with refusals():
             given["episodes"] = None if episodes is None else whole_number(episodes)

@@ -28,6 +28,7 @@ def compare(
     *,
     seeds: int = 5,
     episodes: int = 5000,
+    first_seed: int = 0,
     processes: int = 2,
     results: str | PathLike[str] | None = None,
     progress_bar: bool = False,
@@ -41,8 +42,10 @@ def compare(
     Args:
         problems: Built-in problems or ids of Gymnasium environments; or a Plan, which names everything.
         learners: Learners by name.
-        seeds: Number of seeds: 0, 1, ...
+        seeds: Number of seeds.
         episodes: Episodes of a run.
+        first_seed: The first seed; the others follow it. 0 by default. Choose settings on other seeds than those that
+            judge them.
         processes: Runs at a time. 1 plays them in this process.
         results: SQLite file of finished runs. Runs that it holds are not played again, and a comparison that was killed
             goes on with the same arguments. None (default): nothing is written.
@@ -52,13 +55,13 @@ def compare(
     >>> [(row["learner"], row["regret"] < 50) for row in found]
     [('s4q', True), ('psrl', True)]
     """
-    plan = problems if isinstance(problems, Plan) else plan_of(problems, learners, seeds, episodes)
+    plan = problems if isinstance(problems, Plan) else plan_of(problems, learners, seeds, episodes, first_seed)
     require_count("processes", processes, "the number of runs at a time")
     refused = _refusals(plan)
     cells = [
         Cell(problem, learner, seed, plan.episodes)
         for problem in plan.problems
-        for seed in range(plan.seeds)
+        for seed in range(plan.first_seed, plan.first_seed + plan.seeds)
         for learner in plan.learners
         if (problem.name, learner.name) not in refused
     ]

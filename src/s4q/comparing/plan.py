@@ -15,7 +15,7 @@ from typing import Any, final
 from s4q.baselines.named_learners import named_learner
 from s4q.core.validation import require_count
 
-_KEYS = ("problems", "learners", "seeds", "episodes")
+_KEYS = ("problems", "learners", "seeds", "episodes", "first_seed")
 
 
 @final
@@ -41,17 +41,20 @@ class Plan:
     Args:
         problems: Problems, by name.
         learners: Learners, by name.
-        seeds: Number of seeds: 0, 1, ...
+        seeds: Number of seeds.
         episodes: Episodes of a run.
+        first_seed: The first seed; the others follow it. 0 by default.
     """
 
     problems: tuple[Named, ...]
     learners: tuple[Named, ...]
     seeds: int
     episodes: int
+    first_seed: int = 0
 
     def __post_init__(self) -> None:
         require_count("seeds", self.seeds, "the number of seeds")
+        require_count("first_seed", self.first_seed, "the first seed", at_least=0)
         require_count("episodes", self.episodes, "the number of episodes of a run")
         for kind, ones in (("problems", self.problems), ("learners", self.learners)):
             if not ones:
@@ -69,6 +72,7 @@ def plan_of(
     learners: Iterable[str | Mapping[str, Any]],
     seeds: int,
     episodes: int,
+    first_seed: int = 0,
 ) -> Plan:
     """A Plan from names and tables."""
     return Plan(
@@ -76,6 +80,7 @@ def plan_of(
         tuple(_named("learner", one) for one in _listed("learners", learners)),
         seeds,
         episodes,
+        first_seed,
     )
 
 
@@ -83,7 +88,7 @@ def read_plan(path: str | PathLike[str], replaced: Mapping[str, Any] | None = No
     """The Plan of a TOML file.
 
     Args:
-        path: The file, with problems, learners, seeds and episodes.
+        path: The file, with problems, learners, seeds, episodes and first_seed.
         replaced: Values that take the place of the file's.
     """
     try:
@@ -101,7 +106,9 @@ def read_plan(path: str | PathLike[str], replaced: Mapping[str, Any] | None = No
         if key not in merged:
             raise ValueError(f'{path} has no {key}; add a line such as {key} = ["..."]')
     try:
-        return plan_of(merged["problems"], merged["learners"], merged.get("seeds", 5), merged.get("episodes", 5000))
+        numbers = {"seeds": 5, "episodes": 5000, "first_seed": 0}
+        numbers |= {key: value for key, value in merged.items() if key in numbers}
+        return plan_of(merged["problems"], merged["learners"], **numbers)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
