@@ -39,6 +39,7 @@ def test_frozen_lake_saved_loaded_and_gone_on(
     assert (state.tolist(), env.action_space.contains(action)) == (2, True)
 
 
+@pytest.mark.slow
 def test_your_own_loop() -> None:
     system = System(gym.make("FrozenLake-v1", is_slippery=False), count().__next__)
     features = s4q.features.OneHot(16, n_actions=4)

@@ -56,6 +56,7 @@ def test_rewards_are_paid_on_arrival() -> None:
     assert counted.return_sum == pytest.approx(round(counted.return_sum), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_negative_rewards_are_shifted_and_reaching_the_goal_stays_best() -> None:
     mdp = from_gymnasium("CliffWalking-v1", 20)
     assert (mdp.spec.reward_min, mdp.spec.reward_max) == (-100.0, 0.0)

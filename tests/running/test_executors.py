@@ -83,7 +83,7 @@ def test_late_doubled_reordered_and_lost_answers_are_harmless(
     assert run.discarded_episodes <= run.main_episodes / 4
 
 
-@pytest.mark.parametrize("kind", ["replay in batches", "sketch"])
+@pytest.mark.parametrize("kind", ["replay in batches", pytest.param("sketch", marks=pytest.mark.slow)])
 def test_shards_beyond_the_crossing_are_played_again_and_counted(
     kind: str, serial: dict[str, tuple[s4q.Run, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +262,7 @@ def test_a_killed_worker_is_replaced(two: s4q.Processes, tmp_path: Path, serial:
     assert not set(killed) & set(two._pool.pids)
 
 
+@pytest.mark.slow
 def test_the_process_that_starts_workers_killed_too(two: s4q.Processes, tmp_path: Path, serial: dict[str, Any]) -> None:
     kind = "replay by episodes"
     outcome(kind, tmp_path / "first.s4q", two)
@@ -367,6 +368,7 @@ def test_a_missing_extra_is_one_line_with_the_command(monkeypatch: pytest.Monkey
         s4q.Ray()
 
 
+@pytest.mark.slow
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     """Workers never run the script that starts them, and classes of a script reach them."""
     script = tmp_path / "script.py"
@@ -385,6 +387,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("1500 True\n", "")
 
 
+@pytest.mark.slow
 def test_the_command_with_workers() -> None:
     plain = ["train", "FrozenLake-v1", "--horizon", "10", "--preset", "realisable", "--episodes", "1500", "--seed", "1"]
     alone, helped = (CliRunner().invoke(app, [*plain, *more]) for more in ([], ["--workers", "2"]))

@@ -49,7 +49,9 @@ def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(part, (*way, key))
 
 
-@pytest.mark.parametrize("name", ["one-hot", "fourier", "tiles", "rbf"])
+@pytest.mark.parametrize(
+    "name", ["fourier", *(pytest.param(one, marks=pytest.mark.slow) for one in ("one-hot", "tiles", "rbf"))]
+)
 def test_any_part_of_the_description_replaced_is_read_or_refused(
     name: str, files: dict[str, tuple[Path, gym.Env]], tmp_path: Path
 ) -> None:

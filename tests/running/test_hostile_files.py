@@ -438,7 +438,7 @@ ODD_VALUES: list[Any] = [None, False, True, -1, 0, 1, 2, 2**70, 0.5, -0.5, 1e300
 ODD_VALUES += [[[1, 1]], {}, {"object": 1}, {"object": -1}, {"object": 2**70}, {"array": "x"}, {"array": 0}, {"x": 0}]
 
 
-@pytest.mark.parametrize("make", [s4q_in_s3q, s3q_with_bonus])
+@pytest.mark.parametrize("make", [pytest.param(s4q_in_s3q, marks=pytest.mark.slow), s3q_with_bonus])
 def test_every_field_of_a_learner_replaced_is_read_as_it_is_or_refused(make: Callable[[], Any]) -> None:
     learner = make()
     packed = pack(learner)
