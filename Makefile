@@ -1,6 +1,9 @@
 # Everything lives in .venv; a fresh machine needs only python3, pip and make.
 PYTHON ?= python3
 BIN := .venv/bin
+# Two test processes share the cores, and threads of a matrix library that wait for each other would take most of them.
+export OPENBLAS_NUM_THREADS := 1
+export OMP_NUM_THREADS := 1
 STAMP := .venv/.installed
 RAY_STAMP := .venv/.installed-ray
 

@@ -410,6 +410,7 @@ def test_verbose(capsys: pytest.CaptureFixture[str]) -> None:
         small_agent(verbose=3)
 
 
+@pytest.mark.slow
 def test_the_evaluation_callback_keeps_the_best(tmp_path: Path) -> None:
     """What it keeps is a policy that was evaluated, and the file holds it; the run itself stays the same."""
     path = tmp_path / "best.s4q"

@@ -170,6 +170,7 @@ def test_a_name_that_no_row_has_is_refused() -> None:
         chosen(practical.ROWS, ["chain", "chian"])
 
 
+@pytest.mark.slow
 def test_the_price_of_memory_is_of_paired_seeds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def made(regret: float) -> memory.Outcome:
         return memory.Outcome(regret, gap=0.0, thinnings=1, phases=1, nbytes=8, cpu_seconds=0.5)
@@ -234,6 +235,7 @@ def test_agents_are_judged_by_what_their_row_says(capsys: pytest.CaptureFixture[
     assert agents.line(hands, [lucky])[5] == "NO"  # the exact value counts, not the luck of a thousand hands
 
 
+@pytest.mark.slow
 def test_the_exact_value_of_blackjack_is_that_of_play() -> None:
     """By play of our own, for a policy that draws below 17 (18 with a usable ace): 20,000 hands."""
 

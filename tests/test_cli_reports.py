@@ -219,6 +219,7 @@ def test_without_the_extra_report_says_what_to_install(river: Path, monkeypatch:
     assert 'pip install "s4q[report]"' in invoke("report", river, code=2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_commands_of_the_page_in_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every `s4q ...` line of docs/report.md, in order, in one folder."""

@@ -326,7 +326,7 @@ def test_no_record_keeps_only_the_newest_phase(tmp_path: Path) -> None:
     assert len(s4q.load(path).progress.evaluations) == 1
 
 
-@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize("record", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_interrupted_at_every_shard_and_resumed_with_the_same_bits(tmp_path: Path, record: bool) -> None:
     mdp, budget = walk(), 4500
 

@@ -149,7 +149,7 @@ def second_process(how: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("what", ["checkpoint", "callback"])
+@pytest.mark.parametrize("what", ["checkpoint", pytest.param("callback", marks=pytest.mark.slow)])
 def test_a_second_process_is_refused_with_one_line(what: str, tmp_path: Path) -> None:
     """While a run writes a checkpoint or a log, another process may not; afterwards it may."""
     path = tmp_path / "run.file"

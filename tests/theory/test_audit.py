@@ -379,6 +379,7 @@ def test_a_coin_makes_the_radius_sharp() -> None:
     assert failing(coin_audits(range(200))) == set()
 
 
+@pytest.mark.slow
 def test_a_coin_notices_a_radius_halved_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     divide_width(monkeypatch, 4)
     assert {"fit", "near-optimism"} <= failing(coin_audits(range(8)))
@@ -414,6 +415,7 @@ def test_command_prints_the_table() -> None:
     assert "NO" not in output
 
 
+@pytest.mark.slow
 def test_command_prints_json_and_counts_seeds() -> None:
     sizes = ["--states", "4", "--actions", "2", "--dim", "2", "--preset", "realisable", "--episodes", "1e3"]
     code, output = invoke("low_rank", *sizes, "--json")
