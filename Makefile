@@ -88,6 +88,7 @@ bench-practical: $(STAMP)
 	$(BIN)/python -m benchmarks.control
 	$(BIN)/python -m benchmarks.agents
 	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.control_memory
 	$(BIN)/python -m benchmarks.learn_cpu
 	$(BIN)/python -m benchmarks.resident
 	$(BIN)/python -m benchmarks.sensitivity

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from benchmarks import agents, control, learn_cpu, memory, practical, tabular_baselines
+from benchmarks import agents, control, control_memory, learn_cpu, memory, practical, tabular_baselines
 from benchmarks.runs import chosen
 from rich.table import Table
 
@@ -258,3 +258,25 @@ def test_the_exact_value_of_blackjack_is_that_of_play() -> None:
     assert abs(np.mean(returns) - exact) < 4 * np.std(returns) / np.sqrt(len(returns))
     sticks = agents.blackjack_values()[1]
     assert exact - sticks > 0.05  # planted: a policy that never draws is far off
+
+
+def test_control_with_a_tenth_of_the_memory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "tenth.json"
+    size = ["--episodes", "12", "--seeds", "2", "--fresh", "3", "--processes", "1"]
+    control_memory.main(["--rows", "CartPole", "--json", str(file), *size])
+    [outcomes] = json.loads(file.read_text()).values()
+    for one in outcomes:
+        everything, tenth = one["step_bytes"]
+        assert 0 < tenth <= everything // 10
+    assert "CartPole-v1, Fourier 2, H = 500" in capsys.readouterr().out
+
+
+def test_a_block_back_at_random_play_is_a_collapse() -> None:
+    blocks = lambda *means: [value for mean in means for value in [mean] * 50]  # noqa: E731
+    assert control_memory.collapses(blocks(-200, -200, -120, -110), -200.0) == 0
+    assert control_memory.collapses(blocks(-200, -150, -200, -110, -200), -200.0) == 2
+    assert control_memory.collapses(blocks(-200, -200), -200.0) == 0
+    row, one = control_memory.ROWS[0], control_memory.Outcome((-110.0, -111.0), (0, 0), (50, 5), (1.0, 1.0))
+    other = control_memory.Outcome((-110.0, -151.0), (0, 1), (50, 5), (1.0, 1.0))
+    assert control_memory.line(row, [one, one])[4] == "NO"  # surely worse, by a little
+    assert control_memory.line(row, [one, other])[3:6] == ["-21.0 ± 254.1", "yes", "0 and 1"]
