@@ -51,7 +51,7 @@ class Run(Totals):
         nbytes: Bytes held by the learner.
         cpu_seconds: CPU time, of all parts of a resumed run and of the workers of an executor.
         mean_return: Mean return of main-loop episodes that were not cut. None where there were none.
-        mean_length: Their mean length, in steps.
+        mean_length: Mean length of main-loop episodes, in steps, those that were cut included.
         curve: A point per finished phase, and one for the end.
         policy: The newest policy.
         best: The policy to deploy: an S4Q's best by its own returns, else the newest.
@@ -307,16 +307,6 @@ class Accounting:
     def episodes(self) -> int:
         """Episodes played so far."""
         return self._so_far.episodes
-
-    @property
-    def steps(self) -> int:
-        """Steps played so far."""
-        return self._so_far.steps
-
-    @property
-    def max_steps(self) -> int | None:
-        """Steps of the whole run, where it has such a limit."""
-        return self._so_far.max_steps
 
     @property
     def left(self) -> int:

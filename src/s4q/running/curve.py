@@ -24,7 +24,7 @@ class Totals:
     nbytes: int  # held by the learner
     cpu_seconds: float
     mean_return: float | None = None  # of main-loop episodes (a point: those of its phase), in the user's units
-    mean_length: float | None = None  # in steps, of the same
+    mean_length: float | None = None  # in steps, of the same and of those that were cut
     evaluation_episodes: int = 0  # of evaluations (Evaluate), from which nothing is learned
     discarded_episodes: int = 0  # played ahead by an executor and not used, in none of the numbers above
     warm_up_episodes: int = 0  # that measured the ranges of observations, from which nothing else is learned
@@ -71,5 +71,5 @@ class Played:
 
     @property
     def mean_length(self) -> float | None:
-        """In steps; None without episodes."""
+        """In steps, of all episodes, cut ones included; None without any."""
         return self.steps / self.episodes if self.episodes else None

@@ -12,7 +12,7 @@ from typing import Any, cast, final
 
 from threadpoolctl import threadpool_limits
 
-from s4q.core.messages import MOST_STEPS, A, Asks, Collector, Evaluate, Learner, Request
+from s4q.core.messages import MOST_STEPS, Asks, Collector, Evaluate, Learner, Request
 from s4q.core.validation import require_count, require_flag, require_positive
 from s4q.running.accounting import Accounting, Run
 from s4q.running.callbacks import Callback, HearsInterruptions, Listener, listeners
@@ -177,8 +177,9 @@ def _one_shard(
     request = evaluations.ask(accounting.learned) or learner.ask(accounting.left - evaluations.reserved())
     if request is None:
         return False
-    # A request of any kind: the answer is of the kind that belongs to it.
-    answer = _play(session, cast(Asks[Any], request))
+    # The learner adds shards one by one, so its sums do not depend on where a run pauses. If this is interrupted, it is
+    # as before the shard. A request of any kind: the answer is of the kind that belongs to it.
+    answer = session.play(cast(Asks[Any], request))
     phases = learner.phases
     with interruption_held_back() as interruption:
         whole.is_so = False
@@ -209,14 +210,6 @@ def _one_shard(
         _write(writer, accounting)
     interruption.deliver()
     return True
-
-
-def _play(session: Session, request: Asks[A]) -> A:
-    """The answer of one shard. The learner adds shards one by one, so its sums do not depend on where a run pauses.
-
-    When the collector fails or is interrupted, the learner is as before the shard.
-    """
-    return session.play(request)
 
 
 def _is_over(request: Request, learner: Learner) -> bool:
