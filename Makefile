@@ -24,6 +24,7 @@ help:
 	@echo "make slow   statistical tests, and tests that kill workers and drivers"
 	@echo "make ray    the same for a Ray cluster (installs Ray, 260 MB)"
 	@echo "make docs   the documentation as a site, in out/docs (installs Sphinx)"
+	@echo "make notebooks  run the notebooks of the documentation anew"
 	@echo "make dist   wheel and source archive in dist, tried in an empty environment (.venv-dist)"
 	@echo "make bench  benchmark tables (some minutes)"
 	@echo "make peers  tests against Stable-Baselines3 and environments of others (.venv-peers, some GB); other packages on the chain and on classic control, in throw-away environments (an hour)"
@@ -67,6 +68,10 @@ $(DOCS_STAMP): $(STAMP)
 docs: $(DOCS_STAMP)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs out/docs
 	@echo "out/docs/index.html"
+
+# Runs the notebooks anew and writes them with their outputs.
+notebooks: $(DOCS_STAMP)
+	$(BIN)/python docs/notebooks/build.py
 
 # The wheel is tried where nothing but its own requirements is installed.
 dist: $(STAMP)

@@ -21,6 +21,7 @@ exclude_patterns = ["notebooks/*.py"]
 html_theme = "furo"
 html_title = f"s4q {__version__}"
 html_copy_source = html_show_sourcelink = False
+html_static_path, html_css_files = ["_static"], ["wide.css"]
 html_theme_options = {"navigation_with_keys": True}
 
 myst_enable_extensions = ["deflist"]
