@@ -109,6 +109,18 @@ def test_table_of_exploration_is_what_the_benchmark_computes() -> None:
         assert f"{run.nbytes:,}" == held
 
 
+def test_numbers_of_the_readme_are_those_of_the_results() -> None:
+    row = re.search(r"^\| DeepSea 20 \| [^|]+ \| [^|]+ \| (\d+) \((\d+)\) \|", RESULTS, re.M)
+    assert row is not None
+    assert re.search(rf"after {row[1]} \(mean of 10 seeds, worst {row[2]}\)", README)
+    row = re.search(
+        r"^\| river_swim\(6, 12\) \| realisable \| 10\^12 \| [^|]+ \| [^|]+ \| [^|]+ \| (\S+) \|", RESULTS, re.M
+    )
+    assert row is not None
+    assert f"{row[1]} bytes after 10^12 episodes of RiverSwim" in README
+    assert f"{1 / s4q.problems.deep_sea(20).facts().chance:,.0f} episodes" in README
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["DeepSea 10", "chain"])
 def test_rows_of_practical_are_what_the_benchmark_computes(name: str) -> None:
