@@ -208,13 +208,13 @@ def train(
 
     Examples:
 
-    s4q train river_swim --episodes 1e5 --seed 7 --out river --report
+    s4q train river_swim --episodes 300 --seed 7 --out river --report
 
-    s4q train --out river --resume --episodes 2e5
+    s4q train --out river --resume --episodes 500
 
     s4q train --config river/config.toml --out again
 
-    s4q train FrozenLake-v1 --horizon 20 --episodes 300 --evaluate 100 --out lake
+    s4q train FrozenLake-v1 --horizon 20 --episodes 100 --evaluate 100 --out lake
     """
     with refusals():
         given = TrainOptions(
