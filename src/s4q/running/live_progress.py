@@ -285,7 +285,7 @@ def topics(numbers: LiveNumbers, speed: str, *, with_bars: bool) -> Iterator[tup
 
 
 @contextmanager
-def live_progress(numbers: Callable[[], LiveNumbers], wanted: bool) -> Iterator[Callable[[], None]]:
+def show_progress(numbers: Callable[[], LiveNumbers], wanted: bool) -> Iterator[Callable[[], None]]:
     """Show a run on standard error: live on a terminal, else a plain line a phase.
 
     Args:
