@@ -17,8 +17,8 @@ import typer
 import s4q
 from s4q.cli.arguments import BUILDERS, QuietOption, complete_problem, named_problem, refusals, whole_number
 from s4q.cli.executor_options import RayAddress, Workers, executor_of
-from s4q.cli.gym_envs import made_env
 from s4q.cli.feature_names import FEATURES, named_features
+from s4q.cli.gym_envs import made_env
 from s4q.cli.run_folder import RunFolder
 from s4q.cli.saved_runs import JsonOption, certificate_numbers, print_json, run_numbers, saved_run
 from s4q.cli.train_options import EPISODES, PRESET, Config, TrainOptions, config_text, read_config
