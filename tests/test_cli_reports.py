@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 import s4q
 from s4q.cli import app
 from s4q.cli.arguments import BUILDERS
+from s4q.comparing import report_page
 from s4q.report import page as pages
 
 
@@ -45,7 +45,8 @@ def lake(folder: Path) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plots are drawn, but not written as SVG, which takes most of the time."""
-    monkeypatch.setattr(pages, "inline_svg", lambda *_: "<svg></svg>")
+    for module in (pages, report_page):
+        monkeypatch.setattr(module, "inline_svg", lambda *_: "<svg></svg>")
 
 
 def test_problems_lists_all_with_exact_numbers() -> None:
@@ -204,16 +205,6 @@ def test_a_name_in_a_file_imports_no_module(river: Path, tmp_path: Path, monkeyp
     assert (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("command", ["problems", "report", "explain", "evaluate"])
-def test_unknown_options_are_refused(command: str) -> None:
-    assert "--nonsense" in invoke(command, "x", "--nonsense", code=2)
-
-
-@pytest.mark.parametrize("command", ["problems", "report", "explain", "evaluate"])
-def test_help_has_an_example(command: str) -> None:
-    assert f"Example: s4q {'train' if command == 'report' else command}" in invoke(command, "--help")
-
-
 def test_without_the_extra_report_says_what_to_install(river: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert 'pip install "s4q[report]"' in invoke("report", river, code=2)
@@ -221,17 +212,26 @@ def test_without_the_extra_report_says_what_to_install(river: Path, monkeypatch:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_commands_of_the_page_in_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every `s4q ...` line of docs/report.md, in order, in one folder."""
+@pytest.mark.parametrize(
+    ("page", "commands", "files"),
+    [
+        (
+            "report",
+            ["train", "report", "explain", "evaluate", "problems", "compare"],
+            {"river", "chain.sqlite", "chain.html"},
+        ),
+        ("command_line", ["train", "train", "train", "train"], {"river", "again"}),
+    ],
+)
+def test_commands_of_the_pages_in_docs_run(
+    page: str, commands: list[str], files: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every `s4q ...` line of a page, in order, in one folder."""
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parent.parent / "docs" / "report.md").read_text(encoding="utf-8")
-    commands = [shlex.split(line) for line in re.findall(r"^    s4q (.*)$", text, re.M)]
-    assert [command[0] for command in commands] == ["train", "report", "explain", "evaluate", "problems"]
-    for command in commands:
+    text = (Path(__file__).parent.parent / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    found = [shlex.split(line) for line in re.findall(r"^    s4q (.*)$", text, re.M)]
+    assert [command[0] for command in found] == commands
+    for command in found:
         assert invoke(*command).strip()
-    assert (tmp_path / "report.html").is_file()
-
-
-def test_python_m_is_the_command() -> None:
-    ran = subprocess.run([sys.executable, "-m", "s4q", "--version"], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == s4q.__version__
+    assert {path.name for path in tmp_path.iterdir()} == files
+    assert (tmp_path / "river" / "report.html").is_file()

@@ -53,6 +53,7 @@ def lines_of(ticks: float, looks: int, phases: Any = lambda look: look) -> list[
 def test_a_line_has_everything() -> None:
     speed = Speed()
     speed.add(10.0, replace(NUMBERS, episodes=150))
+    speed.add(11.0, replace(NUMBERS, episodes=200))
     speed.add(12.0, NUMBERS)
     assert plain_line(NUMBERS, speed) == (
         "phase 3: 250 of 1,000 episodes, refining, 88% seen, gets 0.5, promises 0.75, best 0.625, gap at most 0.25, "

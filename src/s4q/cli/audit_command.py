@@ -59,7 +59,14 @@ def audit(
     size: Annotated[int | None, typer.Option(help="Depth and width of deep_sea.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Run S4Q or S3Q and check every statement of the paper on the run. Exit code 1 if one fails, or an assumption."""
+    """Run S4Q or S3Q and check every statement of the paper on the run. Exit code 1 if one fails, or an assumption.
+
+    Examples:
+
+    s4q audit low_rank --episodes 1e4
+
+    s4q audit low_rank --algorithm s3q --episodes 1e4 --json
+    """
     sizes = {"n_states": states, "n_actions": actions, "dim": dim, "horizon": horizon, "size": size}
     with refusals():
         count = whole_number(episodes)

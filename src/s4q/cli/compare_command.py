@@ -1,7 +1,9 @@
 """`s4q compare`: learners x problems x seeds in parallel, resumable, then tables with intervals and plots."""
 
 import json
+import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +11,10 @@ import typer
 from rich.console import Console
 
 from s4q.baselines.named_learners import LEARNERS
-from s4q.cli.arguments import BUILDERS, refusals, whole_number
+from s4q.cli.arguments import BUILDERS, QuietOption, refusals, whole_number
 from s4q.comparing.comparison import compare as compared
-from s4q.comparing.plan import plan_of, read_plan
+from s4q.comparing.plan import Plan, plan_of, read_plan, written
+from s4q.comparing.report_page import write_comparison
 
 
 def compare(
@@ -49,9 +52,19 @@ def compare(
         typer.Option(help="SQLite file of finished runs. A killed comparison goes on from it with the same line."),
     ] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder for plots, a PNG file for each problem.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="The HTML page to write. Without it one beside --results, with its name and .html."),
+    ] = None,
+    quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON instead of tables.")] = False,
 ) -> None:
-    """Compare learners on problems: regret or return with intervals, bytes and CPU time."""
+    """Compare learners on problems: regret or return with intervals, bytes and CPU time.
+
+    Examples:
+
+    s4q compare -p chain -p deep_sea:size=6 -l s4q -l psrl --seeds 2 --episodes 200 --results chain.sqlite
+    """
     given: dict[str, Any] = {"problems": problem, "learners": learner, "seeds": seeds, "first_seed": first_seed}
     try:
         with refusals():
@@ -64,7 +77,7 @@ def compare(
                     if key not in given:
                         raise ValueError(f"pass a TOML file, or --{key[:-1]} at least once")
                 plan = plan_of(**{"seeds": 5, "episodes": 5000, **given})
-            found = compared(plan, processes=processes, results=results, progress_bar=True)
+            found = compared(plan, processes=processes, results=results, progress_bar=not quiet)
     except KeyboardInterrupt:
         kept = "nothing was kept; pass --results" if results is None else f"go on with the same line; kept in {results}"
         typer.echo(f"interrupted: {kept}", err=True)
@@ -75,9 +88,33 @@ def compare(
         console = Console(width=None if sys.stdout.isatty() else 180)
         for table in found.tables():
             console.print(table)
+    place = _report_place(report, results)
+    if place is not None:
+        with refusals():
+            typer.echo(f"report: {write_comparison(place, found, shlex.join(_words(plan)))}", err=as_json)
     if plots is not None:
         with refusals():
             try:
                 typer.echo("\n".join(found.plot(plots)), err=as_json)
             except (ImportError, OSError) as error:
                 raise ValueError(str(error)) from None
+
+
+def _report_place(report: Path | None, results: Path | None) -> Path | None:
+    """Where the page goes. Beside the results only where what it needs is installed."""
+    if report is not None or results is None:
+        return report
+    if find_spec("jinja2") is None or find_spec("matplotlib") is None:
+        typer.echo('no report: it needs pip install "s4q[report]"', err=True)
+        return None
+    return results.with_suffix(".html")
+
+
+def _words(plan: Plan) -> list[str]:
+    """The command that repeats a comparison."""
+    words = ["s4q", "compare"]
+    for flag, ones in (("--problem", plan.problems), ("--learner", plan.learners)):
+        for one in ones:
+            words += [flag, written(one)]
+    words += ["--first-seed", str(plan.first_seed)] if plan.first_seed else []
+    return [*words, "--seeds", str(plan.seeds), "--episodes", str(plan.episodes)]

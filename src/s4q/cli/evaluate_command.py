@@ -30,7 +30,11 @@ def evaluate(
 ) -> None:
     """Play the policy of a run without learning: its mean return, and its exact value where that is known.
 
-    Example: s4q evaluate river.s4q --episodes 1e6
+    Examples:
+
+    s4q evaluate river --episodes 1e6
+
+    s4q evaluate lake --policy newest --json
     """
     with refusals():
         count = whole_number(episodes)

@@ -22,7 +22,9 @@ from s4q.report.sentences import certificate_of, guarantee_of, headline, no_cert
 def explain(run: RunPath, problem: ProblemOption = None, as_json: JsonOption = False) -> None:
     """Say in words what a run learned, what is proved, and what looks wrong.
 
-    Example: s4q explain river.s4q
+    Examples:
+
+    s4q explain river
     """
     with refusals():
         found = saved_run(run, problem)

@@ -19,7 +19,11 @@ def problems(
 ) -> None:
     """List the built-in problems: sizes, the best return, what random actions get, and how often they reach the goal.
 
-    Example: s4q problems deep_sea
+    Examples:
+
+    s4q problems
+
+    s4q problems deep_sea --json
     """
     with refusals():
         rows = [facts_of(one) for one in ([name] if name is not None else BUILDERS)]

@@ -24,7 +24,11 @@ def report(
 ) -> None:
     """Write one HTML page about a run, finished or in progress. It needs no network.
 
-    Example: s4q train river_swim --episodes 1e5 --checkpoint river.s4q, then s4q report river.s4q
+    Examples:
+
+    s4q report river
+
+    s4q report lake --out lake.html --json
     """
     with refusals():
         found = saved_run(run, problem)

@@ -17,8 +17,8 @@ import typer
 import s4q
 from s4q.cli.arguments import BUILDERS, QuietOption, complete_problem, named_problem, refusals, whole_number
 from s4q.cli.executor_options import RayAddress, Workers, executor_of
+from s4q.cli.feature_names import FEATURES, named_features
 from s4q.cli.gym_envs import made_env
-from s4q.cli.named_features import FEATURES, named_features
 from s4q.cli.run_folder import RunFolder
 from s4q.cli.saved_runs import JsonOption, certificate_numbers, print_json, run_numbers, saved_run
 from s4q.cli.train_options import EPISODES, PRESET, Config, TrainOptions, config_text, read_config
@@ -208,13 +208,13 @@ def train(
 
     Examples:
 
-    s4q train river_swim --episodes 1e5 --seed 7 --out river --report
+    s4q train river_swim --episodes 300 --seed 7 --out river --report
 
-    s4q train --out river --resume --episodes 2e5
+    s4q train --out river --resume --episodes 500
 
     s4q train --config river/config.toml --out again
 
-    s4q train FrozenLake-v1 --horizon 20 --episodes 300 --evaluate 100 --out lake
+    s4q train FrozenLake-v1 --horizon 20 --episodes 100 --evaluate 100 --out lake
     """
     with refusals():
         given = TrainOptions(

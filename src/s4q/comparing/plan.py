@@ -131,6 +131,19 @@ def _named(kind: str, one: Any) -> Named:
     return Named(str(one.get("name", f"{one[kind]}:{shown}" if shown else one[kind])), one[kind], settings)
 
 
+def written(one: Named) -> str:
+    """A problem or a learner as a command line takes it.
+
+    Args:
+        one: The problem or the learner.
+
+    >>> written(Named("shown", "deep_sea", {"size": 20, "low": [0.5, 1]}))
+    'deep_sea:size=20,low=[0.5, 1]'
+    """
+    settings = ",".join(f"{key}={json.dumps(value)}" for key, value in one.settings.items())
+    return f"{one.what}:{settings}" if settings else one.what
+
+
 def settings_of(whole: str, text: str) -> dict[str, Any]:
     """Values are written as in TOML; a comma inside brackets separates nothing."""
     pieces: list[str] = []

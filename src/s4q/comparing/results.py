@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -121,7 +122,10 @@ class Comparison:
             by_regret = any(one["score"] == "regret" for one in lines)
             first = lines[0]
             title = f"{problem}: {first['episodes']:,} episodes, {first['runs'] + first['failed']} seeds"
-            table = Table(title=title, caption=self._notes(problem))
+            table = Table(
+                title=title,
+                caption=" ".join(["best: the interval meets that of the best learner.", *self.notes(problem)]),
+            )
             headers = (
                 "learner",
                 f"{'regret' if by_regret else 'mean return'}, IQM [95 %]",
@@ -137,11 +141,15 @@ class Comparison:
             tables.append(table)
         return tables
 
-    def _notes(self, problem: str) -> str:
+    def notes(self, problem: str) -> list[str]:
+        """Why learners were not played on a problem, or failed, a sentence each.
+
+        Args:
+            problem: The name of the problem.
+        """
         notes = [f"{learner}: not played, {why}" for (where, learner), why in self.refused.items() if where == problem]
         failed = {row["learner"]: row["error"] for row in self.rows if row["problem"] == problem and row["error"]}
-        notes += [f"{learner}: failed, {why}" for learner, why in failed.items()]
-        return "best: the interval meets that of the best learner. " + " ".join(f"{note}." for note in notes)
+        return [f"{note}." for note in (*notes, *(f"{learner}: failed, {why}" for learner, why in failed.items()))]
 
     def plot(self, directory: str | PathLike[str]) -> list[str]:
         """Plots of regret (or return) against episodes, CPU and bytes, a file for each problem; needs matplotlib.
@@ -157,6 +165,19 @@ class Comparison:
         except ImportError:
             raise ImportError('plots need matplotlib; install it with: pip install "s4q[plot]"') from None
         return [plot_problem(self.rows, problem, directory) for problem in self.problems]
+
+    def report(self, path: str | PathLike[str]) -> Path:
+        """Write one HTML page about the comparison; needs `pip install "s4q[report]"`.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path of the file.
+        """
+        from s4q.comparing.report_page import write_comparison
+
+        return write_comparison(path, self)
 
 
 def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -4,9 +4,6 @@
 escaped by Jinja2. This module decides what is shown where; the words are in `sentences`, the layout in `page.html`.
 """
 
-import base64
-import hashlib
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -17,8 +14,9 @@ from s4q.core.version import __version__
 from s4q.learners.diagnostics import Finding
 from s4q.learners.s4q import S4Q
 from s4q.report import captions, learner_plots, run_plots, sentences
-from s4q.report.drawing import MISSING, inline_svg, thinned
+from s4q.report.drawing import inline_svg, thinned
 from s4q.report.grid_plots import plot_policy
+from s4q.report.html_files import rendered, write_page
 from s4q.report.run_source import RunSource
 from s4q.report.value_plots import plot_value
 from s4q.theory.auditing import Audit, audit
@@ -26,7 +24,6 @@ from s4q.theory.auditing import Audit, audit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FOLDER = Path(__file__).parent
 _MOST_ROWS = 40
 
 
@@ -61,19 +58,7 @@ def write_report(path: str | PathLike[str], source: RunSource) -> Path:
     Returns:
         The path of the file.
     """
-    place = Path(path)
-    if place.is_dir() or not place.parent.is_dir():
-        raise ValueError(f"{place} cannot be written: it must be a file in a folder that exists; choose another place")
-    page = render(source).encode()
-    # A reader that has the old page open must never see half of the new one.
-    draft = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(page)
-        draft.replace(place)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise ValueError(f"{place} cannot be written: {error}; choose another place or make room") from None
-    return place
+    return write_page(path, render(source))
 
 
 def render(source: RunSource) -> str:
@@ -82,28 +67,10 @@ def render(source: RunSource) -> str:
     Args:
         source: The run.
     """
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-        from markupsafe import Markup
-    except ImportError:
-        raise ImportError(MISSING) from None
-    script = (_FOLDER / "page.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     checked = _audit(source)
-    # Only what this package made itself goes in unescaped.
-    return environment.get_template("page.html").render(
+    return rendered(
+        "page.html",
         source=source,
-        version=__version__,
-        style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
-        script=Markup(script),
-        script_digest=Markup(digest),
         headline=sentences.headline(source),
         tiles=sentences.tiles(source),
         guarantee=sentences.guarantee_of(source),
@@ -111,7 +78,6 @@ def render(source: RunSource) -> str:
         no_certificate=sentences.no_certificate(source),
         findings=findings_of(source),
         sections=[asdict(one) for one in _sections(source)],
-        markup=Markup,
         audit=checked,
         audit_rows=[] if checked is None else [_audit_row(row) for row in checked.rows],
         curve=[_curve_row(point) for point in thinned(run_plots.played_points(source.run), _MOST_ROWS)],

@@ -113,12 +113,12 @@ class Speed:
 
     @property
     def seconds_left(self) -> float | None:
-        """None before two moments are known, and while nothing happens.
+        """None before three moments are known, and while nothing happens.
 
         Runs by counts go faster and faster, since a phase takes about the same time whatever its length. Where the
         later half of the window was clearly faster than the earlier one, that growth is taken to go on.
         """
-        if len(self._seen) < 2 or self._seen[-1][2] <= self._seen[0][2]:
+        if len(self._seen) < 3 or self._seen[-1][2] <= self._seen[0][2]:
             return None
         (start, _, before), (now, _, share) = self._seen[0], self._seen[-1]
         left, speed = 1.0 - share, (share - before) / (now - start)
@@ -285,7 +285,7 @@ def topics(numbers: LiveNumbers, speed: str, *, with_bars: bool) -> Iterator[tup
 
 
 @contextmanager
-def live_progress(numbers: Callable[[], LiveNumbers], wanted: bool) -> Iterator[Callable[[], None]]:
+def show_progress(numbers: Callable[[], LiveNumbers], wanted: bool) -> Iterator[Callable[[], None]]:
     """Show a run on standard error: live on a terminal, else a plain line a phase.
 
     Args:

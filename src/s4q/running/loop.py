@@ -20,7 +20,7 @@ from s4q.running.checkpoint import Autosave, Checkpoint, CheckpointWriter, where
 from s4q.running.executors.executor import Executor, Serial, Session, require_executor
 from s4q.running.file_locks import locked
 from s4q.running.interruption import ended_by_exception, interruption_held_back
-from s4q.running.live_progress import live_progress
+from s4q.running.live_progress import show_progress
 from s4q.running.logs import JsonLines
 
 
@@ -120,7 +120,7 @@ def run(
         ended_by_exception() if writer.path is not None else nullcontext(),
         threadpool_limits(limits=1),
         chosen.session(collector) as session,
-        live_progress(accounting.live_numbers, progress_bar) as advance,
+        show_progress(accounting.live_numbers, progress_bar) as advance,
     ):
         writer.require_own()
         accounting.elsewhere = session.cost
