@@ -58,5 +58,5 @@ def test_the_command_goes_on_and_draws(tmp_path: Path, capsys: pytest.CaptureFix
     fifteen_problems.main([*line, "--figure", str(picture)])
     assert json.loads(kept.read_text()) == first
     assert picture.read_bytes()[:4] == b"\x89PNG"
-    assert "on 1 of 1" in capsys.readouterr().out
+    assert " of 1 (12 of 15 wanted)" in capsys.readouterr().out
     assert first["bellman_closed"]["seeds"] == 2
