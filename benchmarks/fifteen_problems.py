@@ -143,6 +143,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--learners", nargs="+", default=list(LEARNERS), choices=list(LEARNERS))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--control-seeds", type=int, default=5)
+    parser.add_argument("--episodes", type=int, help="episodes of every run (default: those of the problem)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--results", type=Path, default=Path("fifteen_problems.sqlite"), help="finished runs")
     parser.add_argument("--json", type=Path, help="JSON file for the means and intervals; other rows in it are kept")
@@ -157,12 +158,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             [row.problem],
             given.learners,
             seeds=given.seeds if row.returns is None else given.control_seeds,
-            episodes=row.episodes,
+            episodes=given.episodes or row.episodes,
             processes=given.processes,
             results=given.results,
         )
         seconds = sum(one["cpu_seconds"] for one in found)
-        kept[row.name] = {"episodes": row.episodes, "cpu_seconds": round(seconds, 1), **judged(scores(row, found))}
+        episodes = given.episodes or row.episodes
+        kept[row.name] = {"episodes": episodes, "cpu_seconds": round(seconds, 1), **judged(scores(row, found))}
         failed = {one["learner"]: one["error"] for one in found if one["error"]}
         console.print(f"{row.name}: {seconds:.0f} CPU s" + "".join(f"; {who}: {why}" for who, why in failed.items()))
         if given.json:
