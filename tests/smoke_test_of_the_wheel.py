@@ -7,7 +7,7 @@ and files that the wheel lacks would be found all the same.
 import subprocess
 import sys
 import tempfile
-from importlib import metadata, resources
+from importlib import import_module, metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,8 +33,14 @@ def main() -> None:
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), episodes=200)
     assert run.gap is not None
     assert run.gap < 1e-9, f"DeepSea 5 was not solved in 200 episodes: {run}"
-    for name in {*s4q.__all__} - {"wrappers"}:  # those need Gymnasium
+    for name in {*s4q.__all__} - {"wrappers"}:
         getattr(s4q, name)
+    refusal = ""
+    try:
+        import_module("s4q.wrappers")
+    except ImportError as error:
+        refusal = str(error)
+    assert 'pip install "s4q[gym]"' in refusal, f"no help where an extra is missing: {refusal!r}"
     with tempfile.TemporaryDirectory() as folder:
         s4q.save(Path(folder) / "run.s4q", learner, seed=0)
         assert s4q.load(Path(folder) / "run.s4q").learner.n_episodes == 200

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 from s4q.core.validation import require_count
+
+try:
+    import gymnasium
+except ImportError:
+    raise ImportError('s4q.wrappers needs gymnasium; install it with: pip install "s4q[gym]"') from None
 
 MOST_ACTIONS = 1_000  # every action has features of its own
 
