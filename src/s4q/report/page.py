@@ -207,7 +207,8 @@ def _cost(source: RunSource) -> Iterator[Picture]:
         "actions afterwards, and the reward."
     )
     yield _picture("memory", "Memory", run_plots.plot_memory(run, bytes_a_step=each), kept)
-    whole = f"{run.cpu_seconds:.3g} CPU seconds for {sentences.count(run.steps)} steps. {said}"
+    whole = f"{run.cpu_seconds:.3g} CPU seconds for {sentences.count(run.steps)} steps."
+    whole += f" {said}" if run.main_episodes == run.episodes else ""  # else another picture says it
     yield _picture("cpu", "CPU time", run_plots.plot_cpu(run), whole)
 
 

@@ -108,7 +108,7 @@ def tiles(source: RunSource) -> list[Tile]:
         found.append(
             Tile(
                 "regret",
-                count(run.regret) if run.regret >= 10**6 else f"{run.regret:.4g}",
+                count(round(run.regret)) if run.regret >= 10**4 else f"{run.regret:.4g}",
                 f"{run.regret / run.episodes:.2g} an episode",
             )
         )
