@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from rich.table import Table
+from scipy.linalg.blas import dtrmm
 
 import s4q
 from benchmarks.clock import cpu_seconds
@@ -114,11 +115,33 @@ def regress_request(spec: s4q.Spec, n: int) -> Regress:
 
 
 def flops(request: Request, n: int, n_actions: int, dim: int) -> float:
-    """What the formulas ask for, as full matrix products; a Gram matrix is symmetric, so it counts half."""
-    whiten, gram = 2.0 * n * dim * dim, 1.0 * n * dim * dim
+    """What is multiplied and added in products. Whiteners are triangular and a Gram matrix symmetric: half each.
+
+    The progress of an Explore needs no whitening of its own here, since policy and request have one metric.
+    """
+    evaluate, gram = n * n_actions * (1.0 * dim * dim + 2.0 * dim), 1.0 * n * dim * dim
     if isinstance(request, Explore):
-        return HORIZON * (n_actions * whiten + whiten + gram)  # policy, progress, Gram at every level
-    return (request.level + 2) * n_actions * whiten + gram  # policies up to the level, the target after it, Gram
+        return HORIZON * (evaluate + gram)  # policy and Gram matrix at every level
+    return (request.level + 2) * evaluate + gram + 4.0 * n * dim  # policies up to the level, the target after it; sums
+
+
+def bare_products(request: Request, n: int, n_actions: int, dim: int) -> float:
+    """CPU seconds of the same products, called by themselves on arrays of the collector's shapes."""
+    rows = 1024 * n_actions  # of a piece, as the collector has them
+    rng = np.random.default_rng(0)
+    vectors, sample, theta = rng.random((rows, dim)), rng.random((rows // n_actions, dim)), rng.random(dim)
+    whitener = np.tril(rng.random((dim, dim)))
+    levels, grams = (HORIZON, HORIZON) if isinstance(request, Explore) else (request.level + 2, 1)
+
+    def products() -> None:
+        for _ in range(n * n_actions // rows):
+            for _ in range(levels):
+                dtrmm(1.0, whitener.T, vectors.T, trans_a=1)
+                np.matmul(vectors, theta)
+            for _ in range(grams):
+                np.matmul(sample.T, sample)
+
+    return cpu_seconds(products)
 
 
 def dgemm_rate(rows: int, dim: int) -> float:
@@ -138,12 +161,12 @@ def rate_table() -> Table:
     n_actions, square = 4, dgemm_rate(2000, 2000)
     result = Table(title=f"Batches, dense random Fourier features, |A| = 4, H = 10; dgemm {square / 1e9:.1f} GFLOP/s")
     result.caption = (
-        "CPU s without features. FLOP as full products: whitening for every policy, target and progress, Gram at half "
-        "(fewer are done: whiteners are triangular, and one whitening serves policy and progress). Target: >= 50 % of "
-        "dgemm (2000 x 2000); beside it, of a product of the collector's own shape"
+        "CPU s without features. FLOP as they are done: triangular whiteners and Gram matrices at half. Target: >= 50 % "
+        "of dgemm (2000 x 2000). Beside it: of a product of the collector's own shape, the same products called by "
+        "themselves, and the share of the CPU that they are"
     )
     headers = ("request", "d", "steps", "CPU s", "simulator s", "features s", "GFLOP/s", "of dgemm", "of own shape")
-    for header in headers:
+    for header in (*headers, "products alone, of dgemm", "share of CPU"):
         result.add_column(header, justify="right")
     for dim, n in ((64, 16384), (256, 4096)):
         for make in (explore_request, regress_request):
@@ -160,7 +183,7 @@ def rate_table() -> Table:
                 if spent < seconds:
                     seconds, in_features, in_env = spent, features.seconds, env.seconds
             rate = flops(request, n, n_actions, dim) / seconds
-            own = dgemm_rate(4096, dim)
+            own, bare = dgemm_rate(4096, dim), bare_products(request, n, n_actions, dim)
             result.add_row(
                 type(request).__name__,
                 f"{dim}",
@@ -171,6 +194,8 @@ def rate_table() -> Table:
                 f"{rate / 1e9:.1f}",
                 f"{rate / square:.0%}",
                 f"{rate / own:.0%}",
+                f"{rate * seconds / bare / square:.0%}",
+                f"{bare / seconds:.0%}",
             )
     return result
 

@@ -395,7 +395,7 @@ def test_the_share_of_the_level_is_that_of_a_literal_analysis_of_variance(pieces
     )
     sums = LevelSums.of(spec)
     for rows in np.array_split(np.arange(n), pieces):
-        sums = sums.with_steps(steps.rows(rows), spec.horizon)
+        sums.add(steps.rows(rows), spec.horizon)
     gram = np.bincount(blocks, minlength=spec.n_blocks)[:, None, None] * 1.0
     effect = sums.strongest(gram, 1e-9, exact=True)
     assert effect is not None
@@ -403,7 +403,9 @@ def test_the_share_of_the_level_is_that_of_a_literal_analysis_of_variance(pieces
     here = blocks == 1
     assert effect.share == pytest.approx(literal_share(levels[here].tolist(), rewards[here].tolist(), 30), rel=1e-6)
     unplanted = replace(steps, rewards=rng.random(n))
-    assert LevelSums.of(spec).with_steps(unplanted, spec.horizon).strongest(gram, 1e-9, exact=True) is None
+    without = LevelSums.of(spec)
+    without.add(unplanted, spec.horizon)
+    assert without.strongest(gram, 1e-9, exact=True) is None
 
 
 @pytest.mark.parametrize("kind", [CountCollector, EpisodeCollector])

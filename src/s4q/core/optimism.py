@@ -88,13 +88,16 @@ class QLevel:
         """The width, and the fit of squares: theta and whitener have been checked."""
         n_blocks, k = self.theta.shape
         if self.whitener is not None:
-            width = _frozen("width", np.atleast_1d(self.width), (None,), "(n_blocks,)")
-            if width.min() < 0:
-                raise ValueError(f"width multiplies the bonus, so it must not be negative; got {width.min()}")
-            if np.ndim(self.width) == 0:
-                width = np.full(n_blocks, width[0])
+            given = self.width
+            if isinstance(given, float) and isfinite(given):
+                width, least = np.full(n_blocks, given), given
                 width.setflags(write=False)
-            require_shape("width", width, (n_blocks,), "(n_blocks,)")
+            else:
+                given = np.full(n_blocks, float(given)) if np.ndim(given) == 0 else given
+                width = _frozen("width", given, (n_blocks,), "(n_blocks,)")
+                least = width.min()
+            if least < 0:
+                raise ValueError(f"width multiplies the bonus, so it must not be negative; got {least}")
             object.__setattr__(self, "width", width)
         if self.second is not None:
             object.__setattr__(self, "second", _frozen("second", self.second, (n_blocks, k), "(n_blocks, k)"))
@@ -160,13 +163,22 @@ class QLevel:
 
     def clipped(self, values: Array) -> Array:
         """The same values, clipped as this level clips."""
-        lower, upper = self.clip
-        values = values if upper == inf else np.minimum(values, upper)
-        return values if lower == -inf else np.maximum(values, lower)
+        return _between(np, values, *self.clip) if self.clip != (-inf, inf) else values
 
     def value(self, phi: Phi, known: "Known | None" = None) -> Array:
         """max over actions of the clipped value, (n,). The arguments are those of `optimistic`."""
         return self.clipped(_highest(self.optimistic(phi, known)))
+
+    def value_of_units(self, blocks: IntArray, known: "Known") -> Array:
+        """`value` of states whose vectors are all the number 1, (n,): every block is evaluated once.
+
+        Args:
+            blocks: The block of each action, (n, n_actions); blocks have length 1.
+            known: What its metric says of the number 1 in every block, (n_blocks,).
+        """
+        squares = [] if self.second is None else [self.second[:, 0]]
+        of_block = _with_width(np, self, self.theta[:, 0], squares, self.width, known)
+        return self.clipped(_highest(of_block[blocks]))
 
     def greedy(self, phi: Phi) -> IntArray:
         """Best action per state, (n,), by the unclipped value, since clipping makes ties; ties go to the lowest."""
@@ -236,7 +248,11 @@ def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, known: Known |
         return linear
     if known is None:
         known = Known.of(xp, level, norms_sq(xp, level.whitener, vectors, blocks))
-    width = _entries(xp, level.width, blocks)
+    return _with_width(xp, level, linear, squares, _entries(xp, level.width, blocks), known)
+
+
+def _with_width(xp: Any, level: QLevel, linear: Any, squares: list[Any], width: Any, known: Known) -> Any:
+    """phi . theta + width |W phi|; squares holds phi . second, where the level has one."""
     if squares:
         width = width + spread_width(xp, level, linear, squares[0], known)
     return linear + width * known.length  # [eqn:Bonus]
@@ -269,7 +285,7 @@ def spread_width(xp: Any, level: QLevel, linear: Any, squares: Any, known: Known
         squares: phi . second, (n, n_actions).
         known: What its metric says of the same vectors.
     """
-    variance = xp.minimum(xp.maximum(squares - linear**2, 0.0), level.ceiling)  # three times faster than a clip
+    variance = _between(xp, squares - linear**2, 0.0, level.ceiling)
     sigma_sq = known.share * variance + known.rest * level.noise
     return level.kappa * (xp.sqrt(sigma_sq) + level.lower_order * known.length)
 
@@ -373,6 +389,13 @@ def _entries(xp: Any, values: Any, blocks: Any) -> Any:
     if xp is np:
         return values[blocks]
     return xp.reshape(xp.take(values, xp.reshape(blocks, (-1,)), axis=0), blocks.shape)
+
+
+def _between(xp: Any, values: Any, lower: float, upper: float) -> Any:
+    """The values, clipped."""
+    if xp is np:
+        return np.minimum(np.maximum(values, lower), upper)  # three times faster than a clip of a small array
+    return xp.clip(values, lower, upper)
 
 
 def _repeated(xp: Any, blocks: Any) -> bool:

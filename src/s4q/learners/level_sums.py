@@ -4,7 +4,7 @@ S4Q adds the kept transitions of a pooled run to it, through `Signs`; `diagnose`
 the episodes. It must not change what is learned.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Annotated, final
 
 import numpy as np
@@ -35,7 +35,7 @@ class LevelEffect:
 
 
 @final
-@dataclass(frozen=True, eq=False, repr=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class LevelSums:
     """Sums over kept steps by group of levels and by block, of three outcomes of a step.
 
@@ -61,8 +61,10 @@ class LevelSums:
         return cls(*(np.zeros(shape) for shape in shapes))
 
     def check_restored(self) -> None:
-        """Sums read from a file must be of these outcomes."""
+        """Sums read from a file must be of these outcomes. They are copied: what was read cannot be written."""
         require_shape("squares", self.squares, (None, len(OUTCOMES)), "(n_blocks, 3)")
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name).copy())
 
     @property
     def nbytes(self) -> int:
@@ -70,21 +72,18 @@ class LevelSums:
         arrays = (self.counts, self.features, self.outcomes, self.moment, self.squares)
         return sum(array.nbytes for array in arrays)
 
-    def with_steps(self, kept: Transitions, horizon: int) -> "LevelSums":
-        """The same with these steps, which still carry their levels."""
+    def add(self, kept: Transitions, horizon: int) -> None:
+        """Add these steps, which still carry their levels. Its arrays are written, because a copy would cost more."""
         n_groups, n_blocks = self.counts.shape
         group, weights = kept.levels * n_groups // horizon, kept.weights.astype(np.float64)[:, None]
         seen, cells, blocks = _outcomes(kept, self.moment.shape[:2]), group * n_blocks + kept.blocks, kept.blocks
         weighted = weights * seen
         products = kept.vectors[:, :, None] * weighted[:, None, :]
-        return replace(
-            self,
-            counts=_with_added(self.counts, cells, weights),
-            features=_with_added(self.features, cells, weights * kept.vectors),
-            outcomes=_with_added(self.outcomes, cells, weighted),
-            moment=_with_added(self.moment, blocks, products.reshape(len(blocks), -1)),
-            squares=_with_added(self.squares, blocks, weighted * seen),
-        )
+        _add_at(self.counts, cells, weights)
+        _add_at(self.features, cells, weights * kept.vectors)
+        _add_at(self.outcomes, cells, weighted)
+        _add_at(self.moment, blocks, products.reshape(len(blocks), -1))
+        _add_at(self.squares, blocks, weighted * seen)
 
     def strongest(self, gram: Array, ridge: float, exact: bool) -> LevelEffect | None:
         """The outcome and block that most clearly depend on the level; None if none does.
@@ -126,11 +125,9 @@ def _outcomes(kept: Transitions, shape: tuple[int, ...]) -> Array:
     return np.stack([kept.rewards, kept.ended.astype(np.float64), np.where(kept.ended, 0.0, after)], axis=1)
 
 
-def _with_added(sums: Array, place: IntArray, values: Array) -> Array:
-    """A copy of sums with the values (n, m) added at their places; seen as rows of m numbers, place says which."""
-    added = sums.copy()
+def _add_at(sums: Array, place: IntArray, values: Array) -> None:
+    """Add the values (n, m) at their places, (n,): the sums are rows of m numbers."""
     if len(place):
         order = np.argsort(place, kind="stable")
         there, first = np.unique(place[order], return_index=True)
-        added.reshape(-1, values.shape[1])[there] += np.add.reduceat(values[order], first, axis=0)
-    return added
+        sums.reshape(-1, values.shape[1])[there] += np.add.reduceat(values[order], first, axis=0)

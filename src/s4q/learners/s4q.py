@@ -308,7 +308,7 @@ class S4Q:
         require_count("n_episodes", n_episodes, "the number of episodes that the steps stand for")
         require_warm_start(self.constants, self.n_episodes, levels_known)
         warm, n_steps = copy(self), 0
-        warm.memory = deepcopy(self.memory)
+        warm.memory, warm._signs = deepcopy(self.memory), deepcopy(self._signs)
         for piece in steps:
             piece.require_fit(self.spec)
             warm.memory.add(piece, 0)

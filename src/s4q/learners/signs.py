@@ -59,14 +59,15 @@ class Signs:
         return replace(self, best=best, largest_return=max(self.largest_return, some_return(record)))
 
     def with_steps(self, kept: Transitions, horizon: int) -> "Signs":
-        """The same with the steps of some episodes more, which still carry their levels."""
+        """The same with the steps of some episodes more, which still carry their levels; sums by level are written."""
+        if self.by_level is not None:
+            self.by_level.add(kept, horizon)
         goes_on = ~kept.ended & (kept.levels < horizon - 1)
         differ = self.actions_differ or _actions_differ(kept, goes_on)
         return replace(
             self,
             n_compared=self.n_compared + int(kept.weights[goes_on].sum()),
             actions_differ=differ,
-            by_level=None if self.by_level is None else self.by_level.with_steps(kept, horizon),
         )
 
 

@@ -44,6 +44,7 @@ class SortedRows:
         self.weights, self.rewards, self.ended = map(self.picked, (shelf.weights, shelf.rewards, shelf.ended))
         following = self.picked(shelf.next_states)
         self._phi, self._following, self.vectors = _features(table, states, actions, following)
+        self._units = spec.block_dim == 1 and bool((self._phi.vectors == 1.0).all())  # one-hot
         self._known: list[tuple[QLevel, Known]] = []  # of the next states, in the metric of a level
         self._grams: tuple[Factors, Factors] | None = None  # of all steps, and of the sample
 
@@ -94,9 +95,10 @@ class SortedRows:
             return target.value(self._phi)
         found = next((known for level, known in self._known if same_metric(level, target)), None)
         if found is None:  # with pooled steps all levels of a fit share one metric
-            found = Known.of(np, target, _norms_sq(self._phi, target.whitener))
+            norms_sq = target.whitener[:, 0, 0] ** 2 if self._units else _norms_sq(self._phi, target.whitener)
+            found = Known.of(np, target, norms_sq)
             self._known = [*self._known[-1:], (target, found)]
-        return target.value(self._phi, found)
+        return target.value_of_units(self._phi.blocks, found) if self._units else target.value(self._phi, found)
 
 
 def _features(
