@@ -116,8 +116,8 @@ def _compared(name: str, own: dict[str, Any], other: dict[str, Any]) -> str:
     times = other["cpu_seconds"] / own["cpu_seconds"]
     return (
         f"{name} at K = {AT}: {own['cpu_seconds']:.2f} CPU s, regret {own['regret']:.1f}; rlberry-scool's "
-        f"{other['cpu_seconds']:.1f} CPU s, regret {other['regret']:.1f}: {times:.0f} times faster (at least {FASTER:g} "
-        f"wanted: {'met' if times >= FASTER else 'missed'}; regret no worse: "
+        f"{other['cpu_seconds']:.1f} CPU s, regret {other['regret']:.1f}: {times:.0f} times faster (at least "
+        f"{FASTER:g} wanted: {'met' if times >= FASTER else 'missed'}; regret no worse: "
         f"{'met' if own['regret'] <= other['regret'] else 'missed'})"
     )
 

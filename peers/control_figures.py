@@ -1,7 +1,7 @@
 """The pictures of classic control, from the file that `control_study.py` writes: `python peers/control_figures.py`.
 
 `control_study.png` has the three environments: the return of training against episodes, steps and CPU seconds, and the
-bytes held at the end. `cartpole_beside_dqn_and_ppo.png` has one environment: the return against episodes, s4q beside DQN and PPO.
+bytes held at the end. `cartpole_beside_dqn_and_ppo.png` has one of them: the return against episodes, without SARSA.
 """
 
 import argparse
