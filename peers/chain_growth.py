@@ -98,22 +98,28 @@ def table(results: dict[str, Any]) -> Table:
 
 def verdict(results: dict[str, Any]) -> list[str]:
     """Is our LSVI-UCB so much faster than the other one, with no more regret? Is S4Q's CPU an episode flat?"""
-    runs = results["runs"]
-    lines = []
-    theirs, ours = runs.get("rlberry-scool lsvi_ucb"), runs.get("s4q lsvi_ucb")
-    if isinstance(theirs, list) and isinstance(ours, list):
-        [other], [own] = ([one for one in some if one["episodes"] == AT] for some in (theirs, ours))
-        times = other["cpu_seconds"] / own["cpu_seconds"]
-        lines.append(
-            f"LSVI-UCB at K = {AT}: ours {own['cpu_seconds']:.2f} CPU s, regret {own['regret']:.1f}; rlberry-scool's "
-            f"{other['cpu_seconds']:.1f} CPU s, regret {other['regret']:.1f}: {times:.0f} times faster "
-            f"(at least {FASTER:g} wanted: {'met' if times >= FASTER else 'missed'}; regret no worse: "
-            f"{'met' if own['regret'] <= other['regret'] else 'missed'})"
-        )
-        lines.append(f"its CPU an episode grows like K^{exponent(theirs, 'cpu_seconds') - 1:.2f}")
+    runs, lines = results["runs"], []
+    theirs = runs.get("rlberry-scool lsvi_ucb")
+    if isinstance(theirs, list):
+        [other] = [one for one in theirs if one["episodes"] == AT]
+        for name in ("lsvi_ucb", "lsvi_ucb_tuned"):
+            [own] = [one for one in runs.get(f"s4q {name}", []) if one["episodes"] == AT] or [None]
+            if own is not None:
+                lines.append(_compared(name, own, other))
+        lines.append(f"the CPU an episode of rlberry-scool's grows like K^{exponent(theirs, 'cpu_seconds') - 1:.2f}")
     if isinstance(runs.get("s4q s4q"), list):
         lines.append(f"the CPU an episode of S4Q grows like K^{exponent(runs['s4q s4q'], 'cpu_seconds') - 1:.2f}")
     return lines
+
+
+def _compared(name: str, own: dict[str, Any], other: dict[str, Any]) -> str:
+    times = other["cpu_seconds"] / own["cpu_seconds"]
+    return (
+        f"{name} at K = {AT}: {own['cpu_seconds']:.2f} CPU s, regret {own['regret']:.1f}; rlberry-scool's "
+        f"{other['cpu_seconds']:.1f} CPU s, regret {other['regret']:.1f}: {times:.0f} times faster (at least "
+        f"{FASTER:g} wanted: {'met' if times >= FASTER else 'missed'}; regret no worse: "
+        f"{'met' if own['regret'] <= other['regret'] else 'missed'})"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:

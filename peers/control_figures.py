@@ -1,7 +1,7 @@
 """The pictures of classic control, from the file that `control_study.py` writes: `python peers/control_figures.py`.
 
 `control_study.png` has the three environments: the return of training against episodes, steps and CPU seconds, and the
-bytes held at the end. `first_screen.png` has one environment: the return against episodes, s4q beside DQN and PPO.
+bytes held at the end. `cartpole_beside_dqn_and_ppo.png` has one of them: the return against episodes, without SARSA.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def study(results: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=100)
 
 
-def first_screen(results: dict[str, Any], path: Path) -> None:
+def beside_dqn_and_ppo(results: dict[str, Any], path: Path) -> None:
     """s4q beside DQN and PPO on one environment."""
     figure = Figure(figsize=(7, 3.8), layout="constrained")
     axes = figure.subplots()
@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results = json.loads(given.results.read_text())
     given.folder.mkdir(parents=True, exist_ok=True)
     study(results, given.folder / "control_study.png")
-    first_screen(results, given.folder / "first_screen.png")
+    beside_dqn_and_ppo(results, given.folder / "cartpole_beside_dqn_and_ppo.png")
 
 
 if __name__ == "__main__":
