@@ -50,6 +50,7 @@ def run_blocks(text: str, name: str) -> int:
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+@pytest.mark.slow
 def test_python_blocks(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_blocks(page.read_text(), page.name) > 0

@@ -23,6 +23,7 @@ RESULTS = (ROOT / "docs" / "results.md").read_text()
 BLOCKS = list(blocks(README))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "shown"), BLOCKS, ids=range(len(BLOCKS)))
 def test_code_blocks_run_and_print(code: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each block on its own, and what it prints where the README shows it."""
@@ -56,6 +57,7 @@ def test_commands_are_targets_of_the_makefile() -> None:
         assert re.search(rf"^{command}: ", makefile, re.M), command
 
 
+@pytest.mark.slow
 def test_shell_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every `s4q ...` line, in order, in one folder."""
     monkeypatch.chdir(tmp_path)
@@ -76,6 +78,7 @@ def test_links_and_files_named_exist() -> None:
         assert (ROOT / name).exists(), name
 
 
+@pytest.mark.slow
 def test_table_of_errors_is_what_the_benchmark_computes() -> None:
     """The two smaller rows; the last one takes seconds and comes from `make bench`."""
     rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|$", RESULTS, re.M)
@@ -93,6 +96,7 @@ def test_table_of_errors_is_what_the_benchmark_computes() -> None:
         assert np.mean(errors) * episodes**0.5 == pytest.approx(float(scaled_text), abs=6e-3)
 
 
+@pytest.mark.slow
 def test_table_of_exploration_is_what_the_benchmark_computes() -> None:
     """Rows that take a second or two; the others come from `make bench`."""
     pattern = r"^\| (river_swim\(6, 12\)|low_rank\(\)) \| (\w+) \| 10\^(\d+) \| (\d+) \| (\S+) \| (\S+) \| (\S+) \|"
