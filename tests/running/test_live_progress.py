@@ -167,7 +167,7 @@ def test_numbers_are_those_of_the_learner(monkeypatch: pytest.MonkeyPatch, poole
             np.testing.assert_allclose(numbers.trigger, following.progress / threshold, rtol=1e-6)
             assert len(numbers.trigger) == (1 if pooled else 5)
             compared += 1
-    assert compared > 3
+    assert compared > 1
     assert {numbers.doing.split(" for ")[0] for numbers, _ in seen} == {
         "playing its policy",
         "replaying past policies",
