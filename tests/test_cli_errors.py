@@ -1,6 +1,5 @@
 """How the command says no: exit code 2, one line and a hint, for every subcommand; tracebacks with --debug only."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -100,22 +99,21 @@ def test_quiet_says_nothing_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("s4q.running.live_progress.time.monotonic", lambda: 2.0 * next(ticks))
     line = ["train", "chain", "--episodes", "60", "--seed", "0"]
     assert "of 60 episodes" in invoke(*line).stderr
-    assert invoke(*line, "--quiet").stderr == ""
-    assert invoke(*line, "-q").stdout.startswith("Run(episodes=60")
+    quiet = invoke(*line, "-q")
+    assert quiet.stderr == ""
+    assert quiet.stdout.startswith("Run(episodes=60")
 
 
 def completed(*words: str) -> list[str]:
     """What bash is offered for the last word."""
-    env = {
-        **os.environ, "_S4Q_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)
-    }  # fmt: skip
-    ran = subprocess.run([sys.executable, "-m", "s4q"], env=env, capture_output=True, text=True, check=False)
-    return ran.stdout.split()
+    env = {"_S4Q_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    return CliRunner(env=env).invoke(app, [], prog_name="s4q").stdout.split()
 
 
 def test_a_shell_completes_commands_and_problems() -> None:
     assert completed("s4q", "ex") == ["explain"]
     assert completed("s4q", "train", "deep") == ["deep_sea"]
+    assert "--stop-gap" in completed("s4q", "train", "--stop")
 
 
 def test_the_module_is_the_command() -> None:

@@ -80,6 +80,7 @@ def run_examples(commands: tuple[str, ...]) -> None:
             assert done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_examples_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of `train` make the runs that the others read."""
     monkeypatch.chdir(tmp_path)

@@ -134,14 +134,6 @@ def test_whichever_limit_is_reached_first_ends_a_run(tmp_path: Path) -> None:
     assert next(tile.note for tile in tiles(source) if tile.name == "episodes") == "of 1,000"
 
 
-def test_a_run_that_its_certificate_ended_is_over(tmp_path: Path) -> None:
-    more = ["--episodes", "1e6", "--preset", "realisable", "--evaluation-share", "0.1", "--quiet"]
-    invoke("train", "low_rank", *more, "--stop-gap", "0.5", "--seed", "0", "--out", tmp_path / "run")
-    source = saved_run(tmp_path / "run").source()
-    assert source.run.episodes < 10**6
-    assert not source.in_progress
-
-
 def test_evaluate_does_not_advise_what_cannot_work(tmp_path: Path) -> None:
     """An environment with arguments is not what its id makes, so --problem would be refused too."""
     path = tmp_path / "run.s4q"
