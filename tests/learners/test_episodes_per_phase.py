@@ -139,4 +139,4 @@ def test_the_command_line_takes_it_and_a_checkpoint_keeps_it(tmp_path: Path) -> 
     assert learner.phases <= 4
     other = CliRunner().invoke(app, [*given, "--resume", "--episodes-per-phase", "3"])
     assert other.exit_code == 2
-    assert "episodes_per_phase 50, not 3" in other.output.replace("\n", " ")
+    assert "episodes-per-phase 50, not 3" in other.output.replace("\n", " ")
