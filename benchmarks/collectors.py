@@ -161,9 +161,9 @@ def rate_table() -> Table:
     n_actions, square = 4, dgemm_rate(2000, 2000)
     result = Table(title=f"Batches, dense random Fourier features, |A| = 4, H = 10; dgemm {square / 1e9:.1f} GFLOP/s")
     result.caption = (
-        "CPU s without features. FLOP as they are done: triangular whiteners and Gram matrices at half. Target: >= 50 % "
-        "of dgemm (2000 x 2000). Beside it: of a product of the collector's own shape, the same products called by "
-        "themselves, and the share of the CPU that they are"
+        "CPU s without features. FLOP as they are done: triangular whiteners and Gram matrices at half. Target: half "
+        "of dgemm (2000 x 2000). Beside it: of a product of the collector's own shape; the same products called by "
+        "themselves; and the share of the CPU that they are"
     )
     headers = ("request", "d", "steps", "CPU s", "simulator s", "features s", "GFLOP/s", "of dgemm", "of own shape")
     for header in (*headers, "products alone, of dgemm", "share of CPU"):

@@ -111,7 +111,8 @@ def speed_table(works: list[Callable[[], Work]], repeat: int = 5, with_ray: bool
     load = os.getloadavg()[0]
     cores = len(os.sched_getaffinity(0))
     table = Table(title=f"Executors: best of {repeat}, load {load:.1f} on {cores} cores at the beginning")
-    for column in ("work", "kind", "none, s", "1 worker, s", "2 workers, s", "2 against 1", "CPU of 1 / none - 1"):
+    walls, cpus = ("none, s", "1 worker, s", "2 workers, s", "2 against 1"), ("CPU of 1 / none - 1", "of 2")
+    for column in ("work", "kind", *walls, *cpus):
         table.add_column(column)
     kinds: dict[str, Callable[[int], Any]] = {"processes": s4q.Processes}
     if with_ray:
@@ -126,7 +127,7 @@ def speed_table(works: list[Callable[[], Work]], repeat: int = 5, with_ray: bool
                 kind,
                 *(f"{best[name][0]:.2f}" for name in ("none", "1", "2")),
                 f"{best['1'][0] / best['2'][0]:.2f}",
-                f"{100 * (best['1'][1] / best['none'][1] - 1):.1f} %",
+                *(f"{100 * (best[name][1] / best['none'][1] - 1):.1f} %" for name in ("1", "2")),
             )
     return table
 

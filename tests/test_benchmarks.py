@@ -11,7 +11,17 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from benchmarks import agents, control, control_memory, learn_cpu, memory, practical, tabular_baselines
+from benchmarks import (
+    agents,
+    collectors,
+    control,
+    control_memory,
+    episodes_per_phase,
+    learn_cpu,
+    memory,
+    practical,
+    tabular_baselines,
+)
 from benchmarks.runs import chosen
 from rich.table import Table
 
@@ -280,3 +290,28 @@ def test_a_block_back_at_random_play_is_a_collapse() -> None:
     other = control_memory.Outcome((-110.0, -151.0), (0, 1), (50, 5), (1.0, 1.0))
     assert control_memory.line(row, [one, one])[4] == "NO"  # surely worse, by a little
     assert control_memory.line(row, [one, other])[3:6] == ["-21.0 ± 254.1", "yes", "0 and 1"]
+
+
+def test_longer_phases_are_compared_seed_by_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    groups = [
+        [episodes_per_phase.Outcome(regret, phases) for regret, phases in pairs]
+        for pairs in ([(1.0, 9), (4.0, 11)], [(3.0, 5), (4.0, 5)], [(2.0, 2), (16.0, 2)], [(1.0, 1), (4.0, 1)])
+    ]
+    line = episodes_per_phase.line(episodes_per_phase.ROWS[0], 10, groups)
+    assert line[1:] == ["10", "2", "10", "2.00 (3.00)", "5", "3.00 (4.00)", "2", "1.00 (1.00)", "1"]
+    path = tmp_path / "kept.json"
+    episodes_per_phase.main(["--rows", "river_swim", "--seeds", "1", "--episodes", "40", "--json", str(path)])
+    assert "river_swim" in capsys.readouterr().out
+    kept = json.loads(path.read_text())["river_swim(6, 12)"]
+    assert kept[-1][0]["phases"] == 0 < kept[0][0]["phases"]
+
+
+def test_products_of_batches_are_counted_as_they_are_done() -> None:
+    """Against the multiplications and additions of every product, counted one by one."""
+    n, n_actions, dim = 3, 2, 4
+    features = collectors.dense_waves(n_actions, dim)
+    spec = s4q.Spec.of(features, horizon=collectors.HORIZON, reward_range=(0, 1))
+    triangle = sum(2 * (row + 1) for row in range(dim)) - dim  # a multiplication and an addition, the first apart
+    exact = n * n_actions * (triangle + 2 * dim) + n * dim * (dim + 1)
+    counted = collectors.flops(collectors.explore_request(spec, n), n, n_actions, dim) / collectors.HORIZON
+    assert counted == pytest.approx(exact, rel=0.1)

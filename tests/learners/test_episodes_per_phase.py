@@ -1,6 +1,7 @@
 """episodes_per_phase: a phase has at least so many episodes, whoever plays them, and the trigger decides after that."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ def test_the_first_episode_that_may_end_a_phase_ends_it(threshold: float, at_lea
     everything = collector.collect(request(np.inf, 1)).kept
     assert everything is not None
     lengths = (everything.vectors**2).sum(axis=1)
-    first_step = np.flatnonzero(everything.levels == 0).tolist() + [len(lengths)]
+    first_step = [*np.flatnonzero(everything.levels == 0).tolist(), len(lengths)]
     progress, n = np.zeros(MDP.horizon), 0
-    for begin, end in zip(first_step, first_step[1:], strict=False):
+    for begin, end in pairwise(first_step):
         for step in range(begin, end):
             progress[everything.levels[step]] += lengths[step]
         n += 1
@@ -138,4 +139,4 @@ def test_the_command_line_takes_it_and_a_checkpoint_keeps_it(tmp_path: Path) -> 
     assert learner.phases <= 4
     other = CliRunner().invoke(app, [*given, "--resume", "--episodes-per-phase", "3"])
     assert other.exit_code == 2
-    assert "episodes_per_phase 50, not 3" in other.output.replace("\n", " ")
+    assert "episodes-per-phase 50, not 3" in other.output.replace("\n", " ")

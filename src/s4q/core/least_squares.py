@@ -170,7 +170,7 @@ def sums_by_block(
     totals = np.zeros((len(scales), n_blocks, vectors.shape[1]))
     for block, rows in rows_by_block(blocks, n_blocks) if where is None else where:
         of_block = vectors[rows]
-        if is_tall(*of_block.shape, len(scales)):
+        if is_tall(len(of_block), of_block.shape[1], len(scales)):
             for total, scale in zip(totals, scales, strict=True):
                 total[block] = scale[rows] @ of_block  # faster than all at once, as in `tall_products`
         else:

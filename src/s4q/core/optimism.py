@@ -381,7 +381,7 @@ def _dots(xp: Any, parameters: list[Any], vectors: Any, blocks: Any) -> list[Any
 
 
 def _entries(xp: Any, values: Any, blocks: Any) -> Any:
-    """values[blocks], to be broadcast over the states: one number where there is one block, one row of repeated ones."""
+    """values[blocks], to be broadcast: one number where there is one block, one row where all states have the same."""
     if values.shape[0] == 1:
         return values[0]
     if _repeated(xp, blocks):

@@ -75,7 +75,7 @@ class StateTable:
 
     def chosen_blocks(self, states: IntArray, actions: IntArray) -> IntArray:
         """Blocks (n,) of the actions (n,) in some states (n,)."""
-        return self.blocks[0 if len(self.blocks) == 1 else states, actions]
+        return np.asarray(self.blocks[0 if len(self.blocks) == 1 else states, actions])
 
     def add(self, vectors: Array, blocks: IntArray) -> IntArray:
         """The rows (n,) of these states, which are appended where they are new.
