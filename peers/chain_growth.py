@@ -58,8 +58,8 @@ LEARNERS = (
     Learner("s4q", "play_s4q.py", "ucbvi", LONG),
     Learner("s4q", "play_s4q.py", "ucb_q", LONG),
     Learner("rlberry-scool", "play_rlberry.py", "ucbvi", LONG),
-    Learner("rlberry-research", "play_rlberry.py", "opt_ql", LONG),
-    Learner("rlberry", "play_rlberry.py", "opt_ql", LONG),
+    Learner("rlberry-research", "play_rlberry.py", "opt_ql", SHORT),
+    Learner("rlberry", "play_rlberry.py", "opt_ql", SHORT),
     Learner("stable-baselines3", "play_stable_baselines3.py", "dqn", SHORT),
     Learner("stable-baselines3", "play_stable_baselines3.py", "ppo", SHORT),
 )

@@ -67,12 +67,13 @@ def study(results: dict[str, Any], path: Path) -> None:
     for row, env_id in zip(grid, envs, strict=True):
         for axes, x in zip(row, ("episodes", "steps", "CPU seconds"), strict=False):
             lines(axes, results, env_id, x, list(NAMES), 1.0)
-        row[0].set_ylabel(f"{env_id}: mean return of the last {WINDOW} episodes")
+        row[0].set_ylabel(f"{env_id}: mean of {WINDOW} returns")
         row[0].legend(fontsize=7)
         held = {one: [run["bytes"] for run in runs_of(results, env_id, one)] for one in NAMES}
         shown = {one: float(np.mean(numbers)) for one, numbers in held.items() if numbers}
         row[3].barh([NAMES[one] for one in shown], list(shown.values()), color=[COLORS[one] for one in shown])
         row[3].set_xscale("log")
+        row[3].set_xlim(1e3, 1e8)
         row[3].set_xlabel("bytes held at the end")
         row[3].tick_params(axis="y", labelsize=7)
         row[3].invert_yaxis()
