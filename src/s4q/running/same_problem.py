@@ -87,10 +87,11 @@ def _feature_differences(kept: dict[str, Any], now: dict[str, Any], features: Fe
 
 
 def _fingerprint(features: FeatureMap, space: Any, horizon: int) -> dict[str, Any] | None:
-    """What the map makes of a few observations; None where they are no arrays, or large ones."""
+    """What the map makes of a few observations; None where they are no arrays, or large ones, or all are refused."""
     if is_raw(space) or np.prod(space.shape or ()) > _MOST_NUMBERS:
         return None
-    return Fingerprint.of(features, space, horizon).config()
+    made = Fingerprint.of(features, space, horizon)
+    return made.config() if len(made.observations) else None
 
 
 def _shown(value: Any) -> str:
