@@ -5,9 +5,10 @@ after the other. `Costs` holds what each of these takes, `simulated` plays the c
 """
 
 import argparse
+import os
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
@@ -20,9 +21,9 @@ from threadpoolctl import threadpool_limits
 import s4q
 from benchmarks.clock import cpu_seconds
 from benchmarks.collectors import Torus, dense_waves, optimistic_q
-from benchmarks.executors import HORIZON, N_ACTIONS, matrix_bound
+from benchmarks.executors import HORIZON, N_ACTIONS, Work
 from s4q.collectors import BatchCollector
-from s4q.core.messages import Evaluate, Mixture, Regress, Shard
+from s4q.core.messages import Evaluate, Mixture, Regress, Request, Shard
 from s4q.running.executors import collect
 
 SHARD = 1024  # episodes, the batch size of BatchCollector
@@ -110,11 +111,8 @@ def measured(dims: tuple[int, ...] = (64, 128, 256), episodes: int = 256, repeat
     """The constants, by CPU time of this machine."""
     play, answers = [], []
     for dim in dims:
-        features = dense_waves(N_ACTIONS, dim)
-        spec = s4q.Spec.of(features, horizon=HORIZON, reward_range=(0, 1))
-        collector = BatchCollector(Torus(N_ACTIONS), features, spec, seed=0)
-        q = optimistic_q(spec, seed=0)
-        request = Regress(0, HORIZON - 2, Mixture([q], [1.0]), q.levels[-1], episodes)
+        work = regressions(dim, [episodes])
+        collector, request = work.collector, work.requests[0]
         answer = collector.play(request, Shard(0, episodes))
         play.append(cpu_seconds(partial(collector.play, request, Shard(0, episodes)), repeat) / episodes)
 
@@ -126,7 +124,17 @@ def measured(dims: tuple[int, ...] = (64, 128, 256), episodes: int = 256, repeat
     pairs = np.array([dim**2 for dim in dims])
     feature_pair, episode = np.polyfit(pairs, play, 1)
     byte = np.polyfit([answer_bytes(dim) for dim in dims], answers, 1)[0]
-    return Costs(task_seconds(), float(byte), max(float(episode), 0.0), float(feature_pair))
+    return Costs(task_seconds(), max(float(byte), 0.0), max(float(episode), 0.0), float(feature_pair))
+
+
+def regressions(dim: int, episodes: Sequence[int]) -> Work:
+    """Requests of so many episodes each, of the kind that the model is made for."""
+    features = dense_waves(N_ACTIONS, dim)
+    spec = s4q.Spec.of(features, horizon=HORIZON, reward_range=(0, 1))
+    q = optimistic_q(spec, seed=0)
+    mixture, target = Mixture([q], [1.0]), q.levels[-1]
+    requests: list[Request] = [Regress(i, HORIZON - 2, mixture, target, n) for i, n in enumerate(episodes)]
+    return Work(f"regressions, d = {dim}", BatchCollector(Torus(N_ACTIONS), features, spec, seed=0), requests)
 
 
 def task_seconds(n: int = 300) -> float:
@@ -171,25 +179,27 @@ def prediction_table(costs: Costs, n_shards: int) -> Table:
     return table
 
 
-def check_table(costs: Costs, n_shards: int = 8, repeat: int = 3) -> Table:
-    """One and two workers: the model beside this machine."""
-    work = matrix_bound(n_shards)
-    dim = work.collector.spec.block_dim
+def check_table(costs: Costs, n_shards: int = 8, repeat: int = 3, dim: int = 128) -> Table:
+    """One and two workers: the model beside this machine. Wall time means something on an idle one only."""
+    work = regressions(dim, [2 * SHARD, n_shards * SHARD])
     play, answer = costs.play(dim), costs.answer(dim, network=False)
     payload = payload_bytes(dim) * costs.byte
-    table = Table(title=f"The model beside this machine, d = {dim}, {n_shards} shards")
-    for column in ("workers", "predicted, s", "measured, s"):
+    load = os.getloadavg()[0]
+    table = Table(title=f"The model beside this machine, d = {dim}, {n_shards} shards, load {load:.1f}")
+    for column in ("workers", "CPU predicted, s", "CPU measured, s", "wall predicted, s", "wall measured, s"):
         table.add_column(column)
     for n in (1, 2):
         with s4q.Processes(n) as executor:
-            wall = min(work.done_by(executor)[0] for _ in range(repeat))
-        table.add_row(f"{n}", f"{simulated(n_shards, n, play, answer, payload):.2f}", f"{wall:.2f}")
+            walls, cpus = zip(*(work.done_by(executor) for _ in range(repeat)), strict=True)
+        cpu = n_shards * (play + answer) + n * payload
+        wall = simulated(n_shards, n, play, answer, payload)
+        table.add_row(f"{n}", f"{cpu:.2f}", f"{min(cpus):.2f}", f"{wall:.2f}", f"{min(walls):.2f}")
     return table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="measure one and two workers too; needs an idle machine")
+    parser.add_argument("--check", action="store_true", help="measure one and two workers; walls need an idle machine")
     given = parser.parse_args()
     console = Console(width=120)
     with threadpool_limits(limits=1):
