@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from asking import regress_request
-from scipy.stats import chi2_contingency, geom, ks_2samp, kstest
+from scipy.stats import binomtest, chi2_contingency, geom, ks_2samp, kstest
 from small_problems import random_mdp
 from test_episodes import explore, mixture, p_of_counts, state_q, stochastic_policy, zero_q
 
@@ -324,6 +324,25 @@ def test_a_bursty_crossing_under_a_growing_threshold_has_the_same_law() -> None:
         CountCollector(frequent, seed=2), request_of, lambda a: {"n": a.n_episodes, **fields_of_visits(a)}
     )
     assert p_of_same_law(played, counted) > 1e-3
+
+
+def test_an_early_crossing_is_found_inside_a_chunk_that_ends_below_its_last_threshold() -> None:
+    """A heavy step (30) crosses 20 + 5 log n up to n = 7 = floor(e^2), and no later; one comes in a tenth of episodes."""
+    transitions = np.zeros((2, 2, 1, 2))
+    transitions[0, 0, 0] = [0.9, 0.1]
+    transitions[0, 1, 0, 1] = transitions[1, 0, 0, 0] = transitions[1, 1, 0, 1] = 1.0
+    mdp = FiniteMDP(transitions, np.zeros((2, 2, 1)), [1.0, 0.0])
+    white = np.full((2, 2, 1, 1), 1e-3)
+    white[:, 1] = np.sqrt(30.0)
+    numbers = np.array(
+        [
+            CountCollector(mdp, seed=1).collect(Explore(i, s4q.UniformPolicy(1), white, (20.0, 5.0), 10**6)).n_episodes
+            for i in range(400)
+        ]
+    )
+    # Forgetting the lower thresholds inside a chunk misses a third of them.
+    assert binomtest(int((numbers <= 7).sum()), len(numbers), 1 - 0.9**7).pvalue > 1e-3
+    assert binomtest(int((numbers == 1).sum()), len(numbers), 0.1).pvalue > 1e-3
 
 
 def test_too_many_episodes_for_64_bits_are_refused() -> None:
