@@ -327,7 +327,7 @@ def test_a_bursty_crossing_under_a_growing_threshold_has_the_same_law() -> None:
 
 
 def test_an_early_crossing_is_found_inside_a_chunk_that_ends_below_its_last_threshold() -> None:
-    """A heavy step (30) crosses 20 + 5 log n up to n = 7 = floor(e^2), and no later; one comes in a tenth of episodes."""
+    """A heavy step (30) crosses 20 + 5 log n up to n = 7 = floor(e^2), and no later. A tenth of episodes has one."""
     transitions = np.zeros((2, 2, 1, 2))
     transitions[0, 0, 0] = [0.9, 0.1]
     transitions[0, 1, 0, 1] = transitions[1, 0, 0, 0] = transitions[1, 1, 0, 1] = 1.0
