@@ -17,7 +17,7 @@ from s4q.features import Fourier, OneHot, PerAction
 from s4q.running import checkpoint
 
 H = 5
-RIDGE, UNSEEN = 1e-2, 0.3  # of the practical preset for smooth features that are not exact
+RIDGE, UNSEEN = 1e-3, 0.3  # of the practical preset for smooth features that are not exact
 
 
 class Logger(gym.Wrapper):

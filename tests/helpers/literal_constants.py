@@ -53,7 +53,7 @@ class LiteralConstants:
         if self.given_ridge is not None:
             return np.array([one_of(self.given_ridge, h) for h in levels])
         if self.preset == "practical":
-            return np.array([0.01 if self.extrapolates else 0.000001 for _ in levels])
+            return np.array([0.001 if self.extrapolates else 0.000001 for _ in levels])
         if self.preset == "realisable":
             n = max(1, n_total, self.max_episodes or 0)
             lost = 0.00000000000001 * n if self.spec.block_dim > 1 else 0.0  # to rounding

@@ -452,4 +452,4 @@ def test_practical_has_a_ridge_where_a_fit_must_speak_of_states_it_has_not_seen(
     one_hot = s4q.Spec.of(s4q.features.OneHot(5, n_actions=2), horizon=2, reward_range=(0, 1))
     assert not one_hot.well_specified
     ridges = [constants(spec, "practical").ridge(3, 100).tolist() for spec in (inexact, exact, one_hot)]
-    assert ridges == [[1e-2] * 2, [1e-6] * 2, [1e-6] * 2]
+    assert ridges == [[1e-3] * 2, [1e-6] * 2, [1e-6] * 2]

@@ -123,12 +123,12 @@ def practical_ridge(exact: bool, block_dim: int) -> float:
 
     Features that are exact, or one-hot, need next to none. Others are also asked about states unlike those seen, and
     there a fit without a ridge can be wrong by any amount. With theirs a parameter as large as the value bound costs
-    as much as noise of a tenth of that bound.
+    as much as noise of three hundredths of that bound.
 
     >>> practical_ridge(exact=False, block_dim=9), practical_ridge(exact=False, block_dim=1)
-    (0.01, 1e-06)
+    (0.001, 1e-06)
     """
-    return 1e-6 if exact or block_dim == 1 else 1e-2
+    return 1e-6 if exact or block_dim == 1 else 1e-3
 
 
 def unseen_share(block_dim: int) -> float:

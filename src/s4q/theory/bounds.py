@@ -94,7 +94,7 @@ class Prescribed:
             return settings.fixed_ridge
         if settings.preset == "practical":
             smooth = spec.block_dim > 1 and not spec.well_specified
-            return np.full(spec.horizon, 1e-2 if smooth else 1e-6)
+            return np.full(spec.horizon, 1e-3 if smooth else 1e-6)
         if self._steps is None:
             halves = [self.half_range(h) for h in range(spec.horizon)]
             wanted = [(half / ball) ** 2 if half else 1.0 for half, ball in zip(halves, spec.block_radius, strict=True)]
