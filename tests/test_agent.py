@@ -411,3 +411,18 @@ def test_vectors_say_what_their_envs_say(vector: Any) -> None:
             s4q.Agent(mixed)
     finally:
         mixed.close()
+
+
+def test_a_loop_that_drops_the_state_is_warned_once() -> None:
+    agent, says = small_agent(), r"20 times in a row without `state`.*agent\.predict\(observation, state\)"
+
+    def careless() -> None:
+        for _ in range(60):
+            agent.predict(0)
+
+    with pytest.warns(UserWarning, match=says) as seen:
+        careless()
+    assert len(seen) == 1
+    state = None
+    for _ in range(60):  # a warning is an error here
+        _, state = agent.predict(0, state)

@@ -103,8 +103,8 @@ def test_actions_are_the_environments_numbers(first: int, tmp_path: Path) -> Non
         assert [policy.act(s, h) for s in range(5)] == want
         assert policy.act(np.arange(5), h).tolist() == want
         assert [int(agent.predict(s, state=h)[0]) for s in range(5)] == want
-    assert type(policy.act(2)) is int
-    assert first <= policy.act(np.int64(2)) < first + 3
+    assert type(policy.act(2, 0)) is int
+    assert first <= policy.act(np.int64(2), 0) < first + 3
 
 
 def test_batches_are_rows_one_by_one() -> None:
@@ -116,7 +116,7 @@ def test_batches_are_rows_one_by_one() -> None:
     np.testing.assert_allclose(values, one_by_one, atol=1e-10)
     assert policy.act(batch, 2).tolist() == policy.act(batch, np.full(40, 2)).tolist()
     assert policy.act(batch, steps + 6).tolist() == actions.tolist()  # after the horizon it starts over
-    assert policy.act(batch[:0]).shape == (0,)
+    assert policy.act(batch[:0], 0).shape == (0,)
     assert policy.q_values(batch[:0]).shape == (0, 3)
     one = policy.act(batch[3], np.int64(4))
     assert one == policy.act(batch[3], 4)
@@ -258,7 +258,7 @@ def test_wrong_calls_say_what_is_wrong() -> None:
     good = observations(1)[0]
     for bad in (np.array([np.nan, 0.0]), np.array([[np.nan, 0.0], good])):
         with pytest.raises(ValueError, match=r"(?s)observation .*finite; pass an observation as Drift gives it"):
-            policy.act(bad)
+            policy.act(bad, 0)
         with pytest.raises(ValueError, match="must be finite"):
             policy.q_values(bad)
     unchecked = s4q.Policy(
@@ -266,10 +266,10 @@ def test_wrong_calls_say_what_is_wrong() -> None:
     )
     for spoiled in (3, [0, 3]):
         with pytest.raises(ValueError, match=r"observation .*(finite|nan)"):
-            unchecked.act(spoiled)
-    assert unchecked.act(0) == 0
+            unchecked.act(spoiled, 0)
+    assert unchecked.act(0, 0) == 0
     with pytest.raises(ValueError, match=r"observation must have the shape \(2,\)"):
-        policy.act(np.zeros(3))
+        policy.act(np.zeros(3), 0)
     for step in (-1, 1.0, [1, 2], "two"):
         with pytest.raises(ValueError, match="step must be the number of steps taken so far"):
             policy.act(good, step)
@@ -280,7 +280,7 @@ def test_wrong_calls_say_what_is_wrong() -> None:
     table = s4q.Agent(gym.make("FrozenLake-v1"), horizon=4, reward_range=(0, 1)).policy
     for state in (16, -1, 2.5):
         with pytest.raises(ValueError, match=r"observation .*FrozenLake-v1 gives it"):
-            table.act(state)
+            table.act(state, 0)
 
 
 def test_best_and_newest_are_both_there(tmp_path: Path) -> None:
@@ -325,8 +325,8 @@ def test_observations_with_parts_and_actions_with_several_numbers(tmp_path: Path
     policy.save(tmp_path / "policy.s4q")
     for one in (policy, s4q.Policy.load(tmp_path / "policy.s4q", features=features)):
         left, right = {"where": [-0.5], "lamp": 1}, {"where": [0.5], "lamp": 0}
-        assert one.act(right).tolist() == [0, 5]
-        assert one.act(left).tolist() == [0, 6]
+        assert one.act(right, 0).tolist() == [0, 5]
+        assert one.act(left, 0).tolist() == [0, 6]
         assert one.act([left, right, right], step=[0, 0, 1]).tolist() == [[0, 6], [0, 5], [0, 6]]
         np.testing.assert_allclose(one.q_values(right), [0.5, -0.5, 0.25, 0])
         np.testing.assert_allclose(one.q_values([right, left], 0), [[0.5, -0.5, 0.25, 0], [-0.5, 0.5, -0.25, 0]])

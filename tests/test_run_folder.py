@@ -91,7 +91,7 @@ def test_the_folder_holds_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert re.search(rf"^({name} = |# {name}: not given)", folder.config.read_text(), re.M)
     agent = s4q.Agent.load(folder.checkpoint, env="FrozenLake-v1")
     policy = s4q.Policy.load(folder.policy)
-    assert [policy.act(state) for state in range(16)] == [agent.policy.act(state) for state in range(16)]
+    assert [policy.act(one, 2) for one in range(16)] == [agent.policy.act(one, 2) for one in range(16)]
     assert s4q.JsonLines(folder.metrics).lines()[-1]["event"] == "end"
     assert "FrozenLake-v1" in folder.report.read_text()
     for command in ("explain", "evaluate"):

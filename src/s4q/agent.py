@@ -4,6 +4,7 @@ It puts features, an S4Q, a collector and checkpoints together for a user who wa
 algorithm is in `learners/s4q.py`, the loop in `running/loop.py`; nothing is computed here.
 """
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from os import PathLike
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
 WhichPolicy = Literal["best", "newest"]
 _OVERRIDE = "pass allow_other=True if it is the same problem all the same"
+_MANY_CALLS = 20  # of `predict` without a state: no longer a look at the first step
 _EVALUATION = 0  # request id that no run uses for its evaluations
 
 
@@ -200,6 +202,7 @@ class Agent:
     verbose: int
     _interrupted: Checkpoint | None
     _warm_up: WarmUp | None = None  # what measured the ranges of the features
+    _without_state = 0  # calls of `predict` in a row that had none
     _learning = False  # is a run going on? Its executor is busy then
 
     def _assemble(self, env: Any, features: FeatureMap, learner: S4Q, seed: int, executor: Executor | None) -> None:
@@ -456,11 +459,24 @@ class Agent:
             policy: "best" (default), by its own returns, or "newest".
         """
         del deterministic
+        self._note_state(state is None and episode_start is None)
         chosen_by, (batch, single) = self._deployed(policy), batch_of(spaces_of(self.env)[0], observation)
         steps = self._steps(batch, state)
         steps[_one_each("episode_start", episode_start, len(steps), "biuf", "True where an episode begins") > 0] = 0
         actions = chosen_by.act(batch, steps)
         return (actions[0], (steps + 1).reshape(())) if single else (actions, steps + 1)
+
+    def _note_state(self, missing: bool) -> None:
+        """Warn once where `predict` is called again and again without the state that it returned."""
+        self._without_state = self._without_state + 1 if missing else 0
+        if self._without_state == _MANY_CALLS and self.horizon > 1:
+            warnings.warn(
+                f"predict was called {_MANY_CALLS} times in a row without `state`, so each call played the first step "
+                "of an episode; pass back what it returned: action, state = agent.predict(observation, state), and "
+                "None when an episode begins",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _steps(self, batch: NDArray[Any], state: ArrayLike | None) -> NDArray[np.int64]:
         return _one_each("state", state, len(batch), "iu", "the step of each episode, as the last call returned it")

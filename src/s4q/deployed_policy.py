@@ -69,7 +69,7 @@ class Policy:
     >>> mdp = s4q.problems.chain(n_states=4, horizon=5)
     >>> run = s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=0), episodes=1_000)
     >>> policy = Policy(run.best, mdp.features, mdp.spec)
-    >>> policy.act(0), policy.act([0, 1, 2], step=1).tolist(), policy.q_values(0).shape
+    >>> policy.act(0, step=0), policy.act([0, 1, 2], step=1).tolist(), policy.q_values(0).shape
     (1, [1, 1, 1], (2,))
     """
 
@@ -123,12 +123,13 @@ class Policy:
         of = f"of {self.env}, " if self.env else ""
         return f"Policy({of}{self.n_actions} actions, {self.horizon} steps, {self.features!r})"
 
-    def act(self, observation: ArrayLike, step: ArrayLike = 0) -> Any:
+    def act(self, observation: ArrayLike, step: ArrayLike) -> Any:
         """The environment's action to take, or an array of actions for a batch.
 
         Args:
             observation: One observation, or a batch with one more axis; a list of those with parts.
-            step: Steps taken so far in the episode: a number, or one for each observation of a batch. 0 by default.
+            step: Steps taken so far in the episode: a number, or one for each observation of a batch. It has no
+                default, because a policy that is always asked about its first step plays badly without any sign.
         """
         array = self._as_array(observation)
         if array.shape == self.observation_shape and type(step) is int and step >= 0:  # one observation, no arrays
@@ -146,7 +147,7 @@ class Policy:
 
         Args:
             observation: As of `act`.
-            step: As of `act`.
+            step: As of `act`; 0 by default.
         """
         array = self._as_array(observation)
         if array.shape == self.observation_shape and type(step) is int and step >= 0:
