@@ -29,7 +29,7 @@ help:
 	@echo "make bench  benchmark tables (some minutes)"
 	@echo "make peers  tests against Stable-Baselines3 and environments of others (.venv-peers, some GB); other packages on the chain and on classic control, in throw-away environments (an hour)"
 	@echo "make mutants  mutation testing of the core, in an environment of its own (.venv-mutants; tens of minutes, resumable)"
-	@echo "make bench-practical  the preset practical on all problems, against baselines, on classic control, and its sensitivity (two hours)"
+	@echo "make bench-practical  the preset practical on all problems, against baselines, on classic control, and its sensitivity (some hours)"
 
 setup: $(STAMP)
 

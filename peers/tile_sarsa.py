@@ -50,7 +50,7 @@ class TileSarsa:
         return np.asarray(self.theta[:, active].sum(axis=1))
 
     def action(self, active: np.ndarray, epsilon: float = 0.0) -> int:
-        """The greedy action, or a uniform one with probability epsilon; ties are broken at random while exploring."""
+        """The greedy action, or a uniform one with probability epsilon; among equals the first."""
         if epsilon and self._rng.random() < epsilon:
             return int(self._rng.integers(len(self.theta)))
         return int(self.values(active).argmax())
