@@ -77,6 +77,8 @@ def compare(
                     if key not in given:
                         raise ValueError(f"pass a TOML file, or --{key[:-1]} at least once")
                 plan = plan_of(**{"seeds": 5, "episodes": 5000, **given})
+            place = _report_place(report, results)
+            _require_own_file(place, report, results, file)
             found = compared(plan, processes=processes, results=results, progress_bar=not quiet)
     except KeyboardInterrupt:
         kept = "nothing was kept; pass --results" if results is None else f"go on with the same line; kept in {results}"
@@ -88,7 +90,6 @@ def compare(
         console = Console(width=None if sys.stdout.isatty() else 180)
         for table in found.tables():
             console.print(table)
-    place = _report_place(report, results)
     if place is not None:
         with refusals():
             typer.echo(f"report: {write_comparison(place, found, shlex.join(_words(plan)))}", err=as_json)
@@ -108,6 +109,16 @@ def _report_place(report: Path | None, results: Path | None) -> Path | None:
         typer.echo('no report: it needs pip install "s4q[report]"', err=True)
         return None
     return results.with_suffix(".html")
+
+
+def _require_own_file(place: Path | None, report: Path | None, results: Path | None, plan: Path | None) -> None:
+    """Refuse a page that would replace the file of results or the plan."""
+    for name, other in (("--results", results), ("the plan", plan)):
+        if place is None or other is None or place.resolve() != other.resolve():
+            continue
+        if report is None:
+            raise ValueError(f"--results {other}: the page beside it has the same name; end the file in .sqlite")
+        raise ValueError(f"--report {place} is the file of {name}, which the page would replace; choose another name")
 
 
 def _words(plan: Plan) -> list[str]:
