@@ -16,7 +16,7 @@ RayAddress = Annotated[
     typer.Option(
         metavar="ADDRESS",
         help="Play them on the Ray cluster at this address; `local` starts one on this machine. "
-        'Needs `pip install "s4q[ray]"`.',
+        r'Needs `pip install "s4q\[ray]"`.',  # escaped, or it would be taken for a colour
     ),
 ]
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from s4q.cli.arguments import BUILDERS
+from s4q.problems.named_problems import meant
 
 
 def made_env(env_id: str) -> Any:
@@ -15,8 +16,8 @@ def made_env(env_id: str) -> Any:
     try:
         import gymnasium
     except ImportError:
-        raise ValueError(f'{known}, which needs pip install "s4q[gym]"; got {env_id!r}') from None
+        raise ValueError(f'{known}, which needs pip install "s4q[gym]"; got {env_id!r}{meant(env_id)}') from None
     try:
         return gymnasium.make(env_id)
     except Exception as error:  # also those of its own code, such as a missing argument
-        raise ValueError(f"{known}; got {env_id!r} ({error})") from None
+        raise ValueError(f"{known}; got {env_id!r}{meant(env_id)} ({error})") from None

@@ -1,5 +1,6 @@
 """The built-in problems by name, for the command line and for comparisons."""
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -33,7 +34,7 @@ def named_problem(name: str, sizes: Mapping[str, Any] | None = None) -> FiniteMD
     3
     """
     if name not in BUILDERS:
-        raise ValueError(f"problem must be one of {', '.join(BUILDERS)}; got {name!r}")
+        raise ValueError(f"problem must be one of {', '.join(BUILDERS)}; got {name!r}{meant(name)}")
     sizes = sizes or {}
     given = {key: size for key, size in sizes.items() if size is not None}
     known = inspect.signature(BUILDERS[name]).parameters
@@ -42,3 +43,13 @@ def named_problem(name: str, sizes: Mapping[str, Any] | None = None) -> FiniteMD
             has = [one for one in sizes if one in known] or list(known)
             raise ValueError(f"{name} has no {key}; it has {', '.join(has)}")
     return BUILDERS[name](**given)
+
+
+def meant(name: str) -> str:
+    """The end of a refusal: the built-in problem whose name is most like this one. Empty where there is none.
+
+    >>> meant("river_swin"), meant("chain:size=5"), meant("CartPole-v1")
+    (', did you mean river_swim?', ', did you mean chain?', '')
+    """
+    found = difflib.get_close_matches(name.partition(":")[0], BUILDERS, n=1, cutoff=0.7)
+    return f", did you mean {found[0]}?" if found else ""
