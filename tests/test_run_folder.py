@@ -181,6 +181,7 @@ def test_interrupted_it_says_how_to_go_on_and_that_works(tmp_path: Path, kill: s
     assert process.returncode == 128 + kill
     assert "Traceback" not in said
     assert s4q.load(folder / "checkpoint.s4q").progress.episodes < 5_000
+    assert (folder / "best.policy").is_file()
     words = re.fullmatch(r"interrupted: go on with: s4q (train .*)", said.splitlines()[-1])
     assert words is not None
     invoke(*shlex.split(words[1]))
@@ -229,7 +230,7 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
         (["chain", "--out", tmp_path / "b", "--log", tmp_path / "log"], "leave --checkpoint and --log out"),
         (["chain", "--report"], "--report is written into the folder of the run: add --out FOLDER"),
         (["--config", tmp_path / "no.toml"], "no.toml cannot be read"),
-        (["--out", tmp_path / "empty", "--resume"], "PROBLEM must be given"),
+        (["--out", tmp_path / "empty", "--resume"], "checkpoint.s4q to go on from: leave --resume out"),
         (["deep_sea", "--out", tmp_path / "run", "--resume"], "holds a run of chain, not of deep_sea"),
         (["chain", "--features", "fourier:order=1"], "--features is for environments; chain has its own"),
         (["MountainCar-v0", "--features", "wavelets"], "--features must be one of fourier, random_fourier, rbf, tiles"),

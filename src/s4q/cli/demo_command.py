@@ -4,6 +4,7 @@ The episodes of the exact problem are counted, not played, so regret and gap are
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +30,7 @@ from s4q.running.live_progress import byte_count
 
 _ENV, _EXACT = "CartPole-v1", "river_swim"
 _EVALUATE = 100  # fresh episodes of CartPole
+_NOTE = "# Made by s4q demo. The next demo in this place writes over it."  # first line of its config.toml
 
 
 def demo(
@@ -45,7 +47,7 @@ def demo(
 ) -> None:
     """Learn CartPole from nothing, explore an exact problem for 10^8 episodes, and write a report of each.
 
-    It takes about a minute. A demo that was there before is written over.
+    It takes about a minute. A demo that was there before is written over; a run of your own is not.
 
     Examples:
 
@@ -61,6 +63,8 @@ def demo(
             typer.echo(f'{_ENV} is left out: it needs pip install "s4q[gym]"', err=True)
         elif cartpole:
             plans.insert(0, TrainOptions(problem=_ENV, episodes=cartpole, seed=seed, evaluate=_EVALUATE))
+        for plan in plans:
+            _require_ours(RunFolder(out / str(plan.problem)))
         done = [_learned(plan, RunFolder(out / str(plan.problem)), quiet, as_json) for plan in plans]
         sources = [saved_run(out / one.problem).source() for one in done]
         drawn = find_spec("jinja2") is not None and find_spec("matplotlib") is not None
@@ -68,7 +72,7 @@ def demo(
         reports = [str(write_report(place, source)) for place, source in zip(places, sources, strict=False)]
     said = [line for one, source in zip(done, sources, strict=True) for line in sentences(one, source)]
     if as_json:
-        runs = [training_numbers(one, RunFolder(out / one.problem)) for one in done]
+        runs = [training_numbers(one, RunFolder(out / one.problem), bool(reports)) for one in done]
         print_json({"runs": runs, "reports": reports, "sentences": said})
         return
     for one in reports or ['none; pip install "s4q[report]"']:
@@ -77,13 +81,33 @@ def demo(
         typer.echo(line)
 
 
+def _require_ours(folder: RunFolder) -> None:
+    """Refuse a folder with files that no demo made: they would be lost."""
+    files = folder.files()
+    if files and not _is_of_a_demo(folder):
+        raise ValueError(
+            f"--out: {next(iter(files.values()))} was not made by s4q demo, which would write over it; pass --out with "
+            "another folder"
+        )
+
+
+def _is_of_a_demo(folder: RunFolder) -> bool:
+    """A run that `s4q train --resume` has gone on with is the user's: the note is gone from its config.toml."""
+    try:
+        return folder.config.read_text(encoding="utf-8").startswith(f"{_NOTE}\n")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _learned(plan: TrainOptions, folder: RunFolder, quiet: bool, as_json: bool) -> Trained:
     """Play one part of the demo, and print what it reached."""
     if not as_json:
         typer.echo(f"{plan.problem}, {plan.episodes:,} episodes")
-    folder.clear()
+    if _is_of_a_demo(folder):
+        folder.clear()
     with folder.made():
-        done = trained(plan, Files.of(folder.path, None, None, resume=False), quiet=quiet)
+        files = replace(Files.of(folder.path, None, None, resume=False), note=_NOTE)
+        done = trained(plan, files, quiet=quiet)
     if as_json:
         return done
     if done.scored is not None:

@@ -6,8 +6,8 @@ that a file is never continued with other ones.
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, cast, final
 
@@ -19,9 +19,10 @@ from s4q.cli.arguments import BUILDERS, QuietOption, complete_problem, named_pro
 from s4q.cli.executor_options import RayAddress, Workers, executor_of
 from s4q.cli.feature_names import FEATURES, named_features
 from s4q.cli.gym_envs import made_env
+from s4q.cli.run_beginnings import BeginningAndInterruption
 from s4q.cli.run_folder import RunFolder
 from s4q.cli.saved_runs import JsonOption, certificate_numbers, print_json, run_numbers, saved_run
-from s4q.cli.train_options import EPISODES, PRESET, Config, TrainOptions, config_text, read_config
+from s4q.cli.train_options import ENV_EPISODES, EPISODES, PRESET, Config, TrainOptions, config_text, read_config
 from s4q.core.validation import drawn_seed, require_count
 from s4q.learners.presets import MemoryName, PresetName
 from s4q.report.page import write_report
@@ -41,16 +42,20 @@ class Files:
     log: Path | None = None
     folder: RunFolder | None = None
     resume: bool = False
+    config: Path | None = None  # the file that --config names
+    note: str | None = None  # a comment for the first line of the config.toml that is written
 
     @classmethod
-    def of(cls, out: Path | None, checkpoint: Path | None, log: Path | None, resume: bool) -> "Files":
+    def of(
+        cls, out: Path | None, checkpoint: Path | None, log: Path | None, resume: bool, config: Path | None = None
+    ) -> "Files":
         """The files that the options ask for."""
         if out is None:
-            return cls(checkpoint=checkpoint, log=log, resume=resume)
+            return cls(checkpoint=checkpoint, log=log, resume=resume, config=config)
         if checkpoint is not None or log is not None:
             raise ValueError("--out keeps checkpoint and log in its folder; leave --checkpoint and --log out")
         folder = RunFolder(out)
-        return cls(checkpoint=folder.checkpoint, log=folder.metrics, folder=folder, resume=resume)
+        return cls(checkpoint=folder.checkpoint, log=folder.metrics, folder=folder, resume=resume, config=config)
 
     def require_usable(self) -> None:
         """Refuse what would end in an error, or in a file written over."""
@@ -58,6 +63,8 @@ class Files:
             raise ValueError("--resume needs --out or --checkpoint, where the run to go on with is")
         if self.checkpoint is not None:
             require_place(self.checkpoint)
+        if self.folder is not None and not self.resume:
+            self.folder.require_free(self.config)
         if self.log is not None and not self.resume and self.log.is_file() and self.log.stat().st_size:
             raise ValueError(f"{self.log} is there already: pass --resume to go on, or choose another place")
 
@@ -69,34 +76,44 @@ class Files:
         """The log to write, if one is wanted."""
         return None if self.log is None else s4q.JsonLines(self.log)
 
-    def interrupted(self, problem: str, settings: dict[str, Any]) -> s4q.Checkpoint | None:
-        """The checkpoint to go on from; None for a new run. Refused where the file is of another run.
+    def kept(self) -> bool:
+        """Is there a checkpoint to go on from?"""
+        return self.checkpoint is not None and (self.checkpoint.exists() or previous_of(self.checkpoint).exists())
 
-        Args:
-            problem: The name of the problem.
-            settings: The options that were given; None stands for one that was not, and takes that of the file.
-        """
+    def interrupted(self) -> s4q.Checkpoint | None:
+        """The checkpoint to go on from; None for a new run."""
         path = self.checkpoint
         if path is None or (not self.resume and not path.exists()):
             return None
         if not self.resume:
             raise ValueError(f"{path} is there already: pass --resume to go on from it, or choose another place")
-        if not path.exists() and not previous_of(path).exists():
+        if not self.kept():
             meant = similar_names(path)
             hint = f"did you mean {' or '.join(meant)}? " if meant else ""
             raise ValueError(f"there is no {path} to go on from: {hint}leave --resume out to begin a new run")
-        found = s4q.load(path)
-        typed = found.extra.get("train") or {}
-        if typed.get("problem") != problem:
+        return s4q.load(path)
+
+    def options_of(self, found: s4q.Checkpoint, given: TrainOptions) -> TrainOptions:
+        """The options of a run that goes on: those that were given, and for the others those of the checkpoint.
+
+        Args:
+            found: The checkpoint.
+            given: The options that were given. Ones that the checkpoint was not made with are refused.
+        """
+        typed = found.extra.get("train")
+        typed = typed if isinstance(typed, dict) else {}
+        path, problem = self.checkpoint, given.problem
+        if problem is not None and typed.get("problem") != problem:
             raise ValueError(f"{path} holds a run of {typed.get('problem')}, not of {problem}; choose another file")
         used = _settings_of(found)
-        for name, got in settings.items():
+        for name, got in (given.of_run() | given.of_env()).items():
             if got is not None and got not in (typed.get(name), used.get(name)):
                 raise ValueError(
                     f"{path} holds a run with {name} {used.get(name)}, not {got}; leave the option out, or pass the "
                     "same"
                 )
-        return found
+        known = {one.name for one in fields(TrainOptions)}
+        return given.over(TrainOptions(**{name: value for name, value in typed.items() if name in known}))
 
 
 def _settings_of(found: s4q.Checkpoint) -> dict[str, Any]:
@@ -126,7 +143,8 @@ def train(
     episodes: Annotated[
         str | None,
         typer.Option(
-            help="Episodes of the whole run, those before --resume included; 1e6 is understood, and is the default."
+            help=f"Episodes of the whole run, those before --resume included; 1e6 is understood. Without it {EPISODES} "
+            f"of a built-in problem, {ENV_EPISODES} of an environment."
         ),
     ] = None,
     out: Annotated[
@@ -153,7 +171,9 @@ def train(
             "it those that fit its observations."
         ),
     ] = None,
-    preset: Annotated[PresetName | None, typer.Option(help="See the README; practical by default.")] = None,
+    preset: Annotated[
+        PresetName | None, typer.Option(help="practical by default; docs/choosing.md says which to take.")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of the episodes. Without it one is drawn and printed.", show_default=False)
     ] = None,
@@ -236,22 +256,24 @@ def train(
             workers=workers,
             ray=ray,
         )
-        files = Files.of(out, checkpoint, log, resume)
+        files = Files.of(out, checkpoint, log, resume, config)
         if report and files.folder is None:
             raise ValueError("--report is written into the folder of the run: add --out FOLDER")
         known = _config(config, files)
         with _interruptions(files), nullcontext() if files.folder is None else files.folder.made():
-            done = trained(given.over(known.options), files, known, quiet=quiet, say_seed=not as_json)
+            done = trained(given.over(known.options), files, known, quiet=quiet, talk=not as_json)
         if report and files.folder is not None:
             write_report(files.folder.report, saved_run(files.folder.path).source())
     if as_json:
-        print_json(training_numbers(done, files.folder))
+        print_json(training_numbers(done, files.folder, report))
         return
     for line in (done.run, done.scored, done.run.certificate):
         if line is not None:
             typer.echo(str(line))
     if files.folder is not None:
-        typer.echo(f"run: {files.folder.path} ({', '.join(Path(one).name for one in files.folder.files().values())})")
+        names = [Path(one).name for one in written_files(files.folder, report).values()]
+        older = "; report.html is older" if not report and files.folder.report.is_file() else ""
+        typer.echo(f"run: {files.folder.path} ({', '.join(names)}{older})")
 
 
 @final
@@ -267,7 +289,7 @@ class Trained:
 
 
 def trained(
-    options: TrainOptions, files: Files, known: Config | None = None, *, quiet: bool = False, say_seed: bool = False
+    options: TrainOptions, files: Files, known: Config | None = None, *, quiet: bool = False, talk: bool = False
 ) -> Trained:
     """Begin or finish a training run.
 
@@ -276,8 +298,11 @@ def trained(
         files: What it writes.
         known: The file of options that was read, if one was. None (default): none.
         quiet: True shows no progress.
-        say_seed: True prints a seed that was drawn.
+        talk: True prints a seed that was drawn, and, unless it is quiet, that nothing is kept where that is so.
     """
+    files.require_usable()
+    found = files.interrupted()
+    options = options if found is None else files.options_of(found, options)
     problem = options.problem
     if problem is None:
         raise ValueError(
@@ -286,7 +311,6 @@ def trained(
     built_in = problem in BUILDERS
     rehearsals = _EVALUATE if options.evaluate is None else options.evaluate
     require_count("--evaluate", rehearsals, "the number of episodes to play at the end", at_least=0)
-    files.require_usable()
     with executor_of(options.workers, options.ray) as executor:
         if built_in and any(value is not None for value in options.of_env().values()):
             raise ValueError(f"--horizon, --reward-range and --value-bound are for environments; {problem} has its own")
@@ -296,20 +320,42 @@ def trained(
             raise ValueError(f"--workers and --ray are for environments; {problem} is drawn as counts")
         made: Any = named_problem(problem) if built_in else made_env(problem)
         settings = options.of_run() | ({} if built_in else options.of_env())
-        found = files.interrupted(problem, settings)
         preset = options.preset or PRESET
         kept = dict(found.extra["train"]) if found else {"problem": problem} | settings | {"preset": preset}
-        gap = kept.get("stop_when_gap") if options.stop_when_gap is None else options.stop_when_gap
-        seed = _chosen_seed(options.seed, found, say_seed)
+        gap = options.stop_when_gap
+        seed = _chosen_seed(options.seed, found, talk)
         count = options.episodes
         if count is None:
-            count = EPISODES if found is None else found.progress.budget
+            new = EPISODES if built_in else ENV_EPISODES
+            count = new if found is None else found.progress.budget
+        chosen = replace(options, episodes=count, seed=seed, preset=preset, evaluate=rehearsals)
+        chosen = replace(chosen, minutes=options.minutes or _MINUTES)
+        config = config_text(chosen, _budgets(found, count, known), files.note)
+
+        def begun() -> None:
+            """Nothing was refused, and the first checkpoint is written."""
+            if files.folder is not None:
+                files.folder.write_config(config)
+            elif files.checkpoint is None and talk and not quiet:
+                typer.echo("note: nothing of this run is kept; add --out FOLDER to keep it", err=True)
+
+        def deployed(run: s4q.Run) -> s4q.Policy:
+            if not built_in:
+                return cast(s4q.Policy, learner.policy)
+            return s4q.Policy(cast(s4q.LinearQ, run.best), made.features, made.spec, env=problem)
+
+        def interrupted(run: s4q.Run) -> None:
+            if files.folder is not None and run.phases:
+                with suppress(ValueError, OSError):  # what ended the run is to be said, and the checkpoint is whole
+                    deployed(run).save(files.folder.policy)
+
+        logs = files.logs()
         choices: dict[str, Any] = {
             "stop_when_gap": gap,
             "checkpoint": files.autosave(
                 kept | {"stop_when_gap": gap}, _MINUTES if options.minutes is None else options.minutes
             ),
-            "callback": files.logs(),
+            "callback": [BeginningAndInterruption(begun, interrupted), *([] if logs is None else [logs])],
             "progress_bar": not quiet,
         }
         remembered: dict[str, Any] = {"memory": options.memory, "memory_bytes": options.memory_bytes}
@@ -330,25 +376,20 @@ def trained(
             )
         else:
             learner = s4q.Agent.load(files.checkpoint, env=made, executor=executor)
-        if files.folder is not None:
-            chosen = replace(options, episodes=count, seed=seed, preset=preset, stop_when_gap=gap)
-            chosen = replace(chosen, evaluate=rehearsals, minutes=options.minutes or _MINUTES)
-            files.folder.write_config(config_text(chosen, _budgets(found, count, known)))
         if built_in:
             collector = s4q.collectors.CountCollector(made, seed=seed)
             run = s4q.run(learner, collector, count, evaluation_share=options.evaluation_share, **choices)
-            policy = s4q.Policy(cast(s4q.LinearQ, run.best), made.features, made.spec, env=problem)
-            done = Trained(problem=problem, seed=seed, run=run, policy=policy)
         else:
             if found is None:
                 learner.learn(count, evaluation_share=options.evaluation_share, **choices)
             else:
                 learner.resume(count, **choices)
-            scored = learner.evaluate(rehearsals) if rehearsals else None
-            done = Trained(problem=problem, seed=seed, run=learner.last_run, policy=learner.policy, scored=scored)
-    if files.folder is not None:
-        done.policy.save(files.folder.policy)
-    return done
+            run = learner.last_run
+        policy = deployed(run)
+        if files.folder is not None:  # before the policy is played: that can be interrupted too
+            policy.save(files.folder.policy)
+        scored = learner.evaluate(rehearsals) if rehearsals and not built_in else None
+        return Trained(problem=problem, seed=seed, run=run, policy=policy, scored=scored)
 
 
 def _config(config: Path | None, files: Files) -> Config:
@@ -369,12 +410,23 @@ def _budgets(found: s4q.Checkpoint | None, count: int, known: Config | None) -> 
     return before if before[-1:] == [count] else [*before, count]
 
 
-def training_numbers(done: Trained, folder: RunFolder | None) -> dict[str, Any]:
+def written_files(folder: RunFolder, report: bool) -> dict[str, str]:
+    """The files of a folder that a run has written.
+
+    Args:
+        folder: The folder.
+        report: Whether the run wrote its report. Else one that is there is older, and is left out.
+    """
+    return {name: path for name, path in folder.files().items() if report or name != "report"}
+
+
+def training_numbers(done: Trained, folder: RunFolder | None, report: bool) -> dict[str, Any]:
     """What a machine wants to know.
 
     Args:
         done: The run.
         folder: Where it is kept. None: nowhere.
+        report: Whether a report was written.
     """
     certificate = done.run.certificate
     return {
@@ -383,7 +435,7 @@ def training_numbers(done: Trained, folder: RunFolder | None) -> dict[str, Any]:
         "run": run_numbers(done.run),
         "evaluation": None if done.scored is None else asdict(done.scored),
         "certificate": None if certificate is None else certificate_numbers(certificate),
-        "files": {} if folder is None else folder.files(),
+        "files": {} if folder is None else written_files(folder, report),
     }
 
 
@@ -393,7 +445,9 @@ def _interruptions(files: Files) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, Terminated) as error:
-        if files.folder is not None:
+        if files.checkpoint is not None and not files.kept():
+            kept = "nothing was saved yet; begin again with the same line"
+        elif files.folder is not None:
             kept = f"go on with: s4q train --out {shlex.quote(str(files.folder.path))} --resume"
         elif files.checkpoint is not None:
             kept = "go on with the same line and --resume"

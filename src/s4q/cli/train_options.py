@@ -16,7 +16,8 @@ from typing import Any, final
 from s4q.core.version import __version__
 from s4q.learners.presets import PresetName
 
-EPISODES = 10**6  # of a new run, unless others are asked for
+EPISODES = 10**6  # of a new run of a built-in problem, unless others are asked for
+ENV_EPISODES = 1_000  # the same for an environment, whose episodes are stepped one by one
 PRESET: PresetName = "practical"
 _PACKAGES = ("numpy", "scipy", "gymnasium")  # that may change the bits of a run
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -107,7 +108,12 @@ def read_config(path: Path) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML file: {error}") from None
     written, history = (found.pop(name, {}) for name in ("versions", "history"))
-    budgets = history.get("budgets", []) if isinstance(history, dict) else []
+    budgets = history.get("budgets", []) if isinstance(history, dict) else None
+    if not isinstance(budgets, list) or not all(type(one) is int and one >= 1 for one in budgets):
+        raise ValueError(
+            f"{path}: budgets of [history] must be a list of whole numbers, at least 1; got {budgets!r}, correct it or "
+            "leave [history] out"
+        )
     for name, value in found.items():
         if name not in _KINDS:
             raise ValueError(f"{path} has an entry {name!r}; known are {', '.join(_KINDS)}")
@@ -115,18 +121,19 @@ def read_config(path: Path) -> Config:
         pair = [type(one) in (int, float) for one in value] == [True, True] if isinstance(value, list) else True
         if not isinstance(value, kinds) or isinstance(value, bool) or not pair:
             raise ValueError(f"{path}: {name} must be {_SAID[kinds[-1]]}; got {value!r}")
-    known = tuple(one for one in budgets if isinstance(one, int)) if isinstance(budgets, list) else ()
-    return Config(TrainOptions(**found), written if isinstance(written, dict) else {}, known)
+    return Config(TrainOptions(**found), written if isinstance(written, dict) else {}, tuple(budgets))
 
 
-def config_text(options: TrainOptions, budgets: Sequence[int]) -> str:
+def config_text(options: TrainOptions, budgets: Sequence[int], note: str | None = None) -> str:
     """The options as a TOML file, with the versions that the bits of a run may depend on.
 
     Args:
         options: The options.
         budgets: The numbers of episodes that were asked for, in turn: more than one where a run went on.
+        note: A comment for the first line. None (default): none.
     """
-    lines = ["# A run of s4q. The same run again:", "#   s4q train --config config.toml --out FOLDER"]
+    lines = [] if note is None else [note]
+    lines += ["# A run of s4q. The same run again:", "#   s4q train --config config.toml --out FOLDER"]
     for one in fields(options):
         value = getattr(options, one.name)
         lines.append(f"# {one.name}: not given" if value is None else f"{one.name} = {_toml(value)}")
@@ -153,5 +160,9 @@ def _toml(value: Any) -> str:
     ('[-1.0, 0.0]', '"a \\\\"b\\\\""')
     """
     if isinstance(value, str):
-        return json.dumps(value).replace("\x7f", "\\u007f")
+        if any("\ud800" <= one <= "\udfff" for one in value):
+            raise ValueError(
+                f"{value!r} holds bytes that are no UTF-8, which config.toml cannot hold; spell it in UTF-8"
+            )
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else repr(value)
