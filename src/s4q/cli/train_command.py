@@ -5,6 +5,7 @@ that a file is never continued with other ones.
 """
 
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -337,7 +338,8 @@ def trained(
             if files.folder is not None:
                 files.folder.write_config(config)
             elif files.checkpoint is None and talk and not quiet:
-                typer.echo("note: nothing of this run is kept; add --out FOLDER to keep it", err=True)
+                # Not `typer.echo`, which would write into the lines of the live progress.
+                sys.stderr.write("note: nothing of this run is kept; add --out FOLDER to keep it\n")
 
         def deployed(run: s4q.Run) -> s4q.Policy:
             if not built_in:
