@@ -177,6 +177,32 @@ def test_numbers_are_those_of_the_learner(monkeypatch: pytest.MonkeyPatch, poole
     assert gaps[-1] == run.certificate.gap  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("trigger", "n"), [(1e-9, 40), (2.0, 40), (2.0, 1)])
+def test_the_way_to_the_next_policy_is_at_most_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, trigger: float, n: int
+) -> None:
+    """A phase that must have some episodes is not nearly over because it has the data that it needs."""
+    seen: list[tuple[LiveNumbers, Any]] = []
+    learner = s4q.S4Q(s4q.problems.river_swim(4, horizon=5), episodes_per_phase=n, trigger=trigger)
+
+    class Watching:
+        def __init__(self, numbers: Any, file: Any) -> None:
+            self.numbers = numbers
+
+        def advance(self) -> None:
+            seen.append((self.numbers(), learner.ask(1)))
+
+    monkeypatch.setattr(live_progress, "PlainLines", Watching)
+    collector = s4q.collectors.EpisodeCollector(s4q.problems.river_swim(4, horizon=5), seed=0)
+    s4q.run(learner, collector, 400, progress_bar=True)
+    ways = [max(numbers.trigger) for numbers, _ in seen]
+    assert 0 <= min(ways) <= max(ways) <= 1
+    if trigger < 1 < n:  # the number of episodes alone decides
+        inside = [(way, asked.done) for way, (_, asked) in zip(ways, seen, strict=True) if asked.done]
+        assert len(inside) > 3
+        assert [way for way, _ in inside] == [pytest.approx(done / n) for _, done in inside]
+
+
 def test_learners_without_progress_show_what_they_have(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
