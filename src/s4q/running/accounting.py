@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 
 from s4q.certificates.certifier import Certificate, Certified, Certifier, Phased, refusal
+from s4q.collectors.finite.counts import CountCollector
 from s4q.core.identity_cache import IdentityCache
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Collector, Evaluate, Explore, Policy, Regress, Request, Returns, Visits
@@ -239,6 +240,7 @@ class Accounting:
         self._recorder = None if before.record is None else Recorder(learner, before, self.evaluations)
         proved = self._recorder is not None and refusal(learner.constants) is None
         self._certifier = PhaseCertifier(learner, self.evaluations, before.certified) if certify or proved else None
+        self._by_counts = isinstance(collector, CountCollector)
         mdp = getattr(collector, "mdp", None)
         self._mdp: FiniteMDP | None = mdp if isinstance(mdp, FiniteMDP) else None
         self._gap: IdentityCache[Policy, float] = IdentityCache(self._gap_of, size=4096)
@@ -304,6 +306,7 @@ class Accounting:
             certified_gap=gap if isfinite(gap) else None,
             trigger=self._trigger,
             nbytes=learner.nbytes,
+            by_counts=self._by_counts,
         )
 
     def _watch(self, request: Request, answer: Any) -> None:
