@@ -5,7 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-# A child may end before its signal comes, however fast or slow the machine is. Then it is tried again with the next one.
+# A child may end before its signal comes, on any machine. Then another one gets so many times the work.
 TIMES = (1, 10, 100)
 
 
