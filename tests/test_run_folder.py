@@ -5,9 +5,7 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 import pytest
 from gymnasium.envs.registration import EnvSpec
+from signalled import TIMES, signalled
 from small_envs import Drift
 from states import bits, log_lines
 from typer.testing import CliRunner
@@ -169,18 +168,19 @@ def test_a_gap_that_ends_the_run_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kill", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_interrupted_it_says_how_to_go_on_and_that_works(tmp_path: Path, kill: signal.Signals) -> None:
-    plain = ["train", "low_rank", "--preset", "realisable", "--episodes", str(5_000), "--seed", "3"]
-    folder = tmp_path / "a run"
-    line = [sys.executable, "-m", "s4q", *plain, "--out", str(folder)]
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env) as process:
-        while process.poll() is None and not previous_of(folder / "checkpoint.s4q").exists():
-            time.sleep(0.001)
-        process.send_signal(kill)
-        said = process.communicate()[1]
-    assert process.returncode == 128 + kill
+    for times in TIMES:
+        episodes, folder = times * 5_000, tmp_path / f"a run, {times}"
+        plain = ["train", "low_rank", "--preset", "realisable", "--episodes", str(episodes), "--seed", "3"]
+        line = [sys.executable, "-m", "s4q", *plain, "--out", str(folder)]
+        begun = previous_of(folder / "checkpoint.s4q").exists
+        code, said = signalled(line, begun, kill, env)
+        if s4q.load(folder / "checkpoint.s4q").progress.episodes < episodes:
+            break
+    else:
+        pytest.fail("no run was interrupted before its end")
+    assert code == 128 + kill
     assert "Traceback" not in said
-    assert s4q.load(folder / "checkpoint.s4q").progress.episodes < 5_000
     assert (folder / "best.policy").is_file()
     words = re.fullmatch(r"interrupted: go on with: s4q (train .*)", said.splitlines()[-1])
     assert words is not None

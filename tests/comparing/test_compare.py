@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from signalled import TIMES, signalled
 from typer.testing import CliRunner
 
 import s4q
@@ -76,7 +76,7 @@ SCRIPT = """
 import sys, s4q
 if __name__ == "__main__":
     names = ["s4q", "q_learning", "ucb_q", "psrl"]
-    s4q.compare(["chain"], names, seeds=2, episodes=100, processes=2, results=sys.argv[1])
+    s4q.compare(["chain"], names, seeds=2, episodes=int(sys.argv[2]), processes=2, results=sys.argv[1])
 """
 
 
@@ -92,26 +92,27 @@ def finished(path: Path) -> int:
 
 @pytest.mark.slow
 def test_a_killed_comparison_goes_on_and_gives_the_same_rows(tmp_path: Path) -> None:
-    script, path = tmp_path / "script.py", tmp_path / "results.sqlite"
+    script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    child = subprocess.Popen([sys.executable, str(script), str(path)])
-    while finished(path) < 1:
-        assert child.poll() is None, "it was over before it could be killed"
-        time.sleep(0.01)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    kept = finished(path)
-    assert 1 <= kept < 8
-    with sqlite3.connect(path) as database:
-        before = dict(database.execute("SELECT problem || learner || seed, outcome FROM cells").fetchall())
-    subprocess.run([sys.executable, str(script), str(path)], check=True, timeout=600)
+    for times in TIMES:
+        episodes, path = times * 100, tmp_path / f"results{times}.sqlite"
+        line = [sys.executable, str(script), str(path), str(episodes)]
+        signalled(line, lambda path=path: finished(path) >= 1, signal.SIGKILL, os.environ)  # type: ignore[misc]
+        with sqlite3.connect(path) as database:
+            before = dict(database.execute("SELECT problem || learner || seed, outcome FROM cells").fetchall())
+        if len(before) < 8:
+            break
+    else:
+        pytest.fail("no comparison was killed before its end")
+    assert before
+    subprocess.run(line, check=True, timeout=3600)
     with sqlite3.connect(path) as database:
         after = dict(database.execute("SELECT problem || learner || seed, outcome FROM cells").fetchall())
     assert len(after) == 8
     assert {key: after[key] for key in before} == before  # not played again: even their CPU time is the same
     names = ["s4q", "q_learning", "ucb_q", "psrl"]
-    resumed = s4q.compare(["chain"], names, seeds=2, episodes=100, processes=1, results=path)
-    fresh = s4q.compare(["chain"], names, seeds=2, episodes=100, processes=1)
+    resumed = s4q.compare(["chain"], names, seeds=2, episodes=episodes, processes=1, results=path)
+    fresh = s4q.compare(["chain"], names, seeds=2, episodes=episodes, processes=1)
     assert plain(resumed) == plain(fresh)
     mine, theirs = ([one[0] for one in map(shown, found.tables())] for found in (resumed, fresh))
     assert mine == theirs

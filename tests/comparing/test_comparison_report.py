@@ -137,9 +137,10 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
     place = comparison(HOSTILE).report(tmp_path / "page.html")
     with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=0)
         for scheme, width in (("light", 1200), ("dark", 390)):
             context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
+            context.set_default_timeout(0)  # a machine may be slow
             page, said, asked = context.new_page(), [], []
             page.on("console", lambda message, said=said: said.append(message.text))
             page.on("pageerror", lambda error, said=said: said.append(str(error)))

@@ -172,6 +172,16 @@ def test_whitener_is_the_inverse_square_root_and_the_bonus_falls_with_data(k: in
     assert np.all(elliptical_norm_sq(x, where, more) <= elliptical_norm_sq(x, where, white[None]) + 1e-12)
 
 
+def test_a_remembered_residual_is_that_of_its_own_sums() -> None:
+    own = Moments.of(np.ones((3, 1)), np.zeros(3, int), np.array([1.0, 2.0, 3.0]), n_blocks=1)
+    theta = ridge_fit(own, 1.0)
+    assert own.remembered(theta, 1.0, lambda: 5.0) == 5.0
+    assert own.remembered(theta, 1.0, lambda: 6.0) == 5.0  # computed once
+    other = replace(own, sum_y2=100.0)
+    assert other.remembered(theta, 1.0, lambda: 7.0) == 7.0
+    assert replace(own).remembered(theta, 1.0, lambda: 8.0) == 8.0
+
+
 def test_factors_are_made_once_and_shared() -> None:
     rng = np.random.default_rng(0)
     vectors, blocks, y = rng.normal(size=(30, 3)), rng.integers(2, size=30), rng.normal(size=30)

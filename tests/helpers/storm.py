@@ -116,12 +116,13 @@ def storm(folder: Path, kind: str, kills: int, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     deaths = rounds = torn = inside = 0
     end = LEARNED_EPISODES if kind in AGENTS else parts(kind)[2]
-    while deaths < kills:
+    while deaths < kills or not inside:  # on a machine that became slow, the first deaths come before any work is done
         rounds += 1
         path = folder / f"round{rounds}.s4q"
         alive = True
         while alive:
-            wait = float(rng.uniform(0, 1.5 * whole / min(kills, 8))) if deaths < kills else 600.0
+            longest = 1.5 * whole / min(kills, 8) * max(1, 2 + deaths - kills)
+            wait = float(rng.uniform(0, longest)) if deaths < kills or not inside else 600.0
             number = signal.SIGTERM if kind in AGENTS and deaths % 3 == 2 else signal.SIGKILL
             alive = killed(path, kind, wait, number)
             deaths += alive

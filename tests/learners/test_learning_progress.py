@@ -9,6 +9,7 @@ import pytest
 from benchmarks import progress as progress_benchmark
 
 import s4q
+from s4q.learners.best_policy import BestPolicy, Candidate
 from s4q.learners.learning_progress import ExplorationHistory, LearningProgress, Stretch, directions_seen
 from s4q.learners.main_loop import PhaseRecord
 
@@ -120,10 +121,14 @@ def test_the_history_stays_small_and_loses_nothing() -> None:
     assert max(one.n_episodes for one in history.stretches) < lengths.sum() / 4  # "lately" stays recent
 
 
-def shown(stretches: list[Stretch], directions: int = 100, **options: Any) -> LearningProgress:
+def shown(
+    stretches: list[Stretch], directions: int = 100, choice: BestPolicy | None = None, **options: Any
+) -> LearningProgress:
     spec = s4q.Spec.of(s4q.features.OneHot(directions, n_actions=1), horizon=10, reward_range=(-1, 1))
     given: dict[str, Any] = {"phases": 3, "running": None, "n_grams": 1, "logged_steps": 0, "seen_at_start": 0}
-    return LearningProgress.of(spec, ExplorationHistory(tuple(stretches)), None, **given | options)
+    return LearningProgress.of(
+        spec, ExplorationHistory(tuple(stretches)), choice or BestPolicy(20.0), **given | options
+    )
 
 
 def test_the_stages() -> None:
@@ -151,6 +156,43 @@ def test_the_stages() -> None:
     assert (unknown.stage, unknown.promise, unknown.gap) == ("refining", None, None)
     for one in (exploring, refining, settled, unknown):
         assert one.note().startswith(f"{one.stage}: 40% seen, gets ")
+
+
+def test_what_may_be_gained_is_never_negative() -> None:
+    """New directions are still seen, so it is not settled, but the policies get more than they promise."""
+    more = shown([Stretch(100, 1_700.0, 1_500.0, 20), Stretch(100, 1_880.1, 1_700.0, 40)])
+    assert (more.stage, more.gap) == ("exploring", pytest.approx(-1.801))
+    assert "nothing more is promised" in str(more)
+    assert "may still be gained" not in str(more)
+    less = shown(
+        [Stretch(100, 1_700.0, 1_500.0, 20)] * 2 + [Stretch(50, 600.0, 700.0, 30), Stretch(50, 600.0, 700.0, 40)]
+    )
+    assert less.earlier_gap == -2.0
+    assert "at most 2 may still be gained, which was 0 at half of the episodes" in str(less)
+
+
+def test_the_best_policy_is_said_to_be_a_lucky_choice() -> None:
+    """Means and bound in the user's units: 10 less than the shifted ones."""
+    policy = s4q.LinearQ.from_arrays(np.zeros((1, 1, 1)))
+    rng, choice = np.random.default_rng(0), BestPolicy(20.0)
+    for phase in range(1, 30):
+        returns = rng.normal(8.0, 2.0, size=4)
+        choice = choice.with_candidate(Candidate(policy, phase, 4, float(returns.sum()), float((returns**2).sum())))
+    best = choice.best
+    assert best is not None
+    found = shown([Stretch(100, 800.0, None, 40)], choice=choice)
+    assert found.best_lower_bound == pytest.approx(choice.lower_bound(best) - 10)
+    assert found.best_return is not None
+    assert found.best_lower_bound < found.best_return == pytest.approx(best.mean - 10)
+    assert str(found).splitlines()[-1] == (
+        f"  best policy  {best.mean - 10:.4g} is the mean of its own 4 episodes, phase {best.phase}, maybe lucky ones, "
+        f"since they decided the choice; a cautious guess is {found.best_lower_bound:.4g}"
+    )
+    single = BestPolicy(20.0).with_candidate(Candidate(policy, 1, 1, 3.0, None))
+    assert str(shown([Stretch(1, 3.0, None, 4)], choice=single)).splitlines()[-1] == (
+        "  best policy  -7 was the return of its own episode, phase 1, maybe a lucky one, since it decided the choice; "
+        "a cautious guess is -10"
+    )  # never below the least possible
 
 
 @pytest.mark.slow

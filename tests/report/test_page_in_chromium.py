@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get i
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
     with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=0)
         yield found
         found.close()
 
@@ -38,6 +38,7 @@ class Opened:
 
     def __init__(self, browser: Any, place: Path, scheme: str = "light", width: int = 1200) -> None:
         self.context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
+        self.context.set_default_timeout(0)  # a machine may be slow
         self.page = self.context.new_page()
         self.said: list[str] = []
         self.asked: list[str] = []

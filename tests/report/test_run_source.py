@@ -50,7 +50,8 @@ def test_the_counts_of_a_log_are_those_of_the_run(tmp_path: Path, whole: bool) -
     assert run.replay_episodes > 0
     assert run.evaluation_episodes > 30
     assert found.regret == run.regret
-    assert found.cpu_seconds == pytest.approx(run.cpu_seconds, abs=0.5)
+    logged = [json.loads(line) for line in log.read_text().splitlines()]
+    assert found.cpu_seconds == [line["cpu_seconds"] for line in logged if "cpu_seconds" in line][-1] > 0
     if whole:
         assert found.mean_return == pytest.approx(run.mean_return, rel=1e-12)
         assert found.mean_length == run.mean_length

@@ -289,7 +289,7 @@ def test_close_ends_the_processes() -> None:
     pids = executor._pool.pids
     assert pids
     executor.close()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120  # a machine may be slow
     while any(map(alive, pids)) and time.monotonic() < end:
         time.sleep(0.01)
     assert not any(map(alive, pids))
@@ -382,7 +382,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False, env=environment
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=900, check=False, env=environment
     )
     assert (done.stdout, done.stderr) == ("1500 True\n", "")
 

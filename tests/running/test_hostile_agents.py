@@ -70,12 +70,12 @@ def test_any_part_of_the_description_replaced_is_read_or_refused(
                 place[("problem", *way)[-1]] = nasty
 
             bad = doctored(path, tmp_path, edit)
-            before = time.perf_counter()
+            before = time.process_time()
             try:
                 s4q.Agent.load(bad, env)
             except ValueError:  # a CheckpointError is one
                 refusals += 1
-            assert time.perf_counter() - before < 5.0
+            assert time.process_time() - before < 5.0
     assert refusals > 20
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -17,7 +18,9 @@ from states import bits
 
 import s4q
 from s4q.running import live_progress
+from s4q.running.accounting import Accounting
 from s4q.running.live_progress import LiveLines, LiveNumbers, PlainLines, Speed, bars, plain_line
+from s4q.running.progress import Progress
 
 NUMBERS = LiveNumbers(
     phases=3, doing="playing its policy", stage="refining", episodes=250, budget=1_000, steps=5_000, max_steps=None,
@@ -110,8 +113,29 @@ def test_a_run_that_goes_faster_and_faster_is_expected_to_go_on_so() -> None:
     """Twice the episodes every second: 20 seconds are left where the present speed would need hours."""
     speed = Speed()
     for tenth in range(201):
-        speed.add(tenth / 10, replace(NUMBERS, budget=2**40, episodes=int(2 ** (tenth / 10))))
+        numbers = replace(NUMBERS, budget=2**40, episodes=int(2 ** (tenth / 10)), by_counts=True)
+        speed.add(tenth / 10, numbers)
     assert speed.seconds_left == pytest.approx(20.0, rel=0.1)
+
+
+def test_episodes_played_one_by_one_are_not_expected_to_go_faster_and_faster() -> None:
+    """The second episodes of a run are faster than the first ones, and that says nothing of a million of them."""
+    speed = Speed()
+    for now, episodes in [(0.0, 0), (1.0, 2), (2.0, 5), (3.0, 16), (4.0, 37)]:
+        speed.add(now, replace(NUMBERS, budget=1_000_000, episodes=episodes))
+    assert speed.seconds_left == pytest.approx((1_000_000 - 37) / (37 / 4))
+    by_steps = Speed()
+    for now, steps in [(0.0, 0), (1.0, 100), (2.0, 300), (4.0, 2_000)]:
+        by_steps.add(now, replace(NUMBERS, budget=10**6, max_steps=10**6, steps=steps, episodes=steps // 20))
+    assert by_steps.seconds_left == pytest.approx((10**6 - 2_000) / 500)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_run_says_whether_it_counts(counted: bool) -> None:
+    mdp = s4q.problems.chain()
+    collector = (s4q.collectors.CountCollector if counted else s4q.collectors.EpisodeCollector)(mdp, seed=0)
+    accounting = Accounting(s4q.S4Q(mdp), collector, Progress(budget=10), certify=False)
+    assert accounting.live_numbers().by_counts is counted
 
 
 def test_lines_are_at_most_one_a_second_and_fewer_in_long_runs() -> None:
@@ -177,6 +201,32 @@ def test_numbers_are_those_of_the_learner(monkeypatch: pytest.MonkeyPatch, poole
     assert gaps[-1] == run.certificate.gap  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("trigger", "n"), [(1e-9, 40), (2.0, 40), (2.0, 1)])
+def test_the_way_to_the_next_policy_is_at_most_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, trigger: float, n: int
+) -> None:
+    """A phase that must have some episodes is not nearly over because it has the data that it needs."""
+    seen: list[tuple[LiveNumbers, Any]] = []
+    learner = s4q.S4Q(s4q.problems.river_swim(4, horizon=5), episodes_per_phase=n, trigger=trigger)
+
+    class Watching:
+        def __init__(self, numbers: Any, file: Any) -> None:
+            self.numbers = numbers
+
+        def advance(self) -> None:
+            seen.append((self.numbers(), learner.ask(1)))
+
+    monkeypatch.setattr(live_progress, "PlainLines", Watching)
+    collector = s4q.collectors.EpisodeCollector(s4q.problems.river_swim(4, horizon=5), seed=0)
+    s4q.run(learner, collector, 400, progress_bar=True)
+    ways = [max(numbers.trigger) for numbers, _ in seen]
+    assert 0 <= min(ways) <= max(ways) <= 1
+    if trigger < 1 < n:  # the number of episodes alone decides
+        inside = [(way, asked.done) for way, (_, asked) in zip(ways, seen, strict=True) if asked.done]
+        assert len(inside) > 3
+        assert [way for way, _ in inside] == [pytest.approx(done / n) for _, done in inside]
+
+
 def test_learners_without_progress_show_what_they_have(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,11 +253,13 @@ def test_watching_changes_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert quiet == watched
 
 
-def on_a_terminal(code: str) -> str:
-    """All that a program writes to a terminal."""
+def on_a_terminal(code: str, stdout: Any = None) -> str:
+    """All that a program writes to a terminal; `stdout` may be a file elsewhere."""
     mine, theirs = pty.openpty()
     env = {**os.environ, "COLUMNS": "100", "LINES": "30", "TERM": "xterm"}
-    with subprocess.Popen([sys.executable, "-c", code], stdout=theirs, stderr=theirs, stdin=theirs, env=env) as ran:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=stdout or theirs, stderr=theirs, stdin=theirs, env=env
+    ) as ran:
         os.close(theirs)
         said = b""
         while True:
@@ -226,8 +278,10 @@ def on_a_terminal(code: str) -> str:
 def test_on_a_terminal_it_is_live_and_goes_away() -> None:
     code = """
 import s4q
+from s4q.running import live_progress
+live_progress._REFRESH = 0.0  # each answer is looked at, so nothing depends on the speed of the machine
 mdp = s4q.problems.river_swim(4, horizon=5)
-learner = s4q.S4Q(mdp, "realisable")
+learner = s4q.S4Q(mdp, "practical")  # it never replays, so there always is a way to the next policy
 s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), 10**5, progress_bar=True)
 print("over")
 """
@@ -236,3 +290,20 @@ print("over")
     assert "of the way to the next policy" in said
     assert said.rstrip().endswith("over")
     assert "\x1b[2K" in said  # lines are taken away again
+
+
+def test_what_a_run_prints_stays_on_standard_output(tmp_path: Path) -> None:
+    """Also while lines are live on the terminal of standard error."""
+    code = """
+import s4q
+def stop(run):
+    print("a shard is over")
+    return False
+mdp = s4q.problems.river_swim(4, horizon=5)
+s4q.run(s4q.S4Q(mdp), s4q.collectors.CountCollector(mdp, seed=0), 100, progress_bar=True, stop=stop)
+"""
+    with (tmp_path / "printed").open("w") as file:
+        said = on_a_terminal(code, file)
+    assert "of 100 episodes" in said
+    assert "a shard is over" not in said
+    assert set((tmp_path / "printed").read_text().splitlines()) == {"a shard is over"}

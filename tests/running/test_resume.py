@@ -5,12 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import gymnasium as gym
 import pytest
 from gymnasium.envs.registration import EnvSpec
+from signalled import TIMES, signalled
 from small_envs import Drift
 from states import bits, log_lines
 from storm import AGENTS, CUT, EVALUATED, FIXED, REPLAYED, SKETCHED, WARM
@@ -94,21 +95,22 @@ def written_twice(path: Path) -> bool:
 )
 def test_the_command_killed_and_resumed(tmp_path: Path, kill: signal.Signals) -> None:
     """The real process, killed as soon as there is a checkpoint that is not yet the end; or with Ctrl-C."""
-    plain = ["low_rank", "--preset", "realisable", "--episodes", str(20_000), "--seed", "3"]
-    path, log = tmp_path / "run.s4q", tmp_path / "run.jsonl"
-    arguments = [*plain, "--checkpoint", str(path), "--log", str(log)]
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(s4q_train(*arguments), env=ENVIRONMENT, **pipes) as process:  # type: ignore[call-overload]
-        while process.poll() is None and not written_twice(path):  # the first one holds no episode
-            time.sleep(0.001)
-        process.send_signal(kill)
-        said = process.communicate()[1]
+    for times in TIMES:
+        episodes, path, log = times * 20_000, tmp_path / f"run{times}.s4q", tmp_path / f"run{times}.jsonl"
+        plain = ["low_rank", "--preset", "realisable", "--episodes", str(episodes), "--seed", "3"]
+        arguments = [*plain, "--checkpoint", str(path), "--log", str(log)]
+        ready = partial(written_twice, path)  # the first one holds no episode
+        code, said = signalled(s4q_train(*arguments), ready, kill, ENVIRONMENT)
+        if s4q.load(path).progress.episodes < episodes:
+            break
+    else:
+        pytest.fail("no run was killed before its end")
     if kill != signal.SIGKILL:
-        assert process.returncode == 128 + kill
+        assert code == 128 + kill
         assert said.endswith("interrupted: go on with the same line and --resume\n")
     else:
-        assert process.returncode == -kill
-    assert 0 < s4q.load(path).progress.episodes < 20_000
+        assert code == -kill
+    assert s4q.load(path).progress.episodes > 0
     resumed = CliRunner().invoke(app, ["train", *arguments, "--resume"])
     assert resumed.exit_code == 0, resumed.output
     other = ["--checkpoint", str(tmp_path / "whole.s4q"), "--log", str(tmp_path / "whole.jsonl")]
@@ -116,7 +118,7 @@ def test_the_command_killed_and_resumed(tmp_path: Path, kill: signal.Signals) ->
     assert whole.exit_code == 0, whole.output
     assert bits(s4q.load(path)) == bits(s4q.load(tmp_path / "whole.s4q"))
     assert list(log_lines(log)) == list(log_lines(tmp_path / "whole.jsonl"))
-    assert "episodes=20000" in whole.output
+    assert f"episodes={episodes:.6g}" in whole.output
 
 
 def test_the_command_refuses_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,8 @@ class Moments:
     sum_y2: float  # sum of y^2
     n: int  # number of samples
     known: NotSaved[Factors | None] = field(default=None, repr=False)  # cached factors of `gram`
-    _residual: NotSaved[tuple[Array, float, float] | None] = field(default=None, repr=False)  # see `remembered`
+    # See `remembered`. `replace` never carries it over: it would be the residual of other sums.
+    _residual: NotSaved[tuple[Array, float, float] | None] = field(default=None, init=False, repr=False)
 
     @classmethod
     def zeros(cls, n_blocks: int, block_dim: int) -> "Moments":

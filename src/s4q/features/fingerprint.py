@@ -36,7 +36,8 @@ class Fingerprint:
     def of(cls, features: FeatureMap, space: Any, horizon: int) -> "Fingerprint":
         """The fingerprint of a map on observations of a Gymnasium space.
 
-        Observations that the map refuses are left out: a space may be wider than what is ever seen.
+        Observations that the map refuses are left out: a space may be wider than what is ever seen. So are whole
+        numbers that a float cannot hold exactly, because a file holds floats.
 
         Args:
             features: The feature map.
@@ -50,6 +51,8 @@ class Fingerprint:
         last = 0 if getattr(features, "stationary", False) else horizon - 1
         kept, rows = [], []
         for one in drawn:
+            if whole and any(abs(number) > _LARGEST for number in one.ravel().tolist()):  # Python's: none wraps
+                continue
             observation = one.astype(np.int64 if whole else np.float64)
             try:
                 rows.append(_values(features, observation, last))

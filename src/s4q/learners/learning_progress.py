@@ -14,7 +14,7 @@ from s4q.core.blocks import Array
 from s4q.core.codec import Positive
 from s4q.core.messages import sum_if_known
 from s4q.core.spec import Spec
-from s4q.learners.best_policy import Candidate
+from s4q.learners.best_policy import BestPolicy
 from s4q.learners.main_loop import PhaseRecord
 
 _SEEN = 0.5  # of a visit with a feature of norm 1: a direction with more data than this counts as seen
@@ -132,9 +132,11 @@ class LearningProgress:
         mean_return: What they got.
         recent_episodes: How many episodes "lately" means.
         most: The most that an episode can return, as declared.
-        best_return: Mean return of the best policy so far, which `predict` plays. None before the first episode.
+        best_return: Mean return of the best policy so far, which `predict` plays. It flatters the policy, because the
+            same episodes decided the choice. None before the first episode.
         best_phase: The phase it was made for.
         best_episodes: Episodes behind its mean return.
+        best_lower_bound: The lower bound by which it was chosen: a cautious guess of its return, and no guarantee.
         directions: Directions of the features: levels times features, or the features alone where steps are pooled.
         directions_seen: Those with data. For one-hot features: the pairs of state and action that were tried.
         new_directions: Those seen for the first time lately.
@@ -156,13 +158,14 @@ class LearningProgress:
     new_directions: int
     earlier_gap: float | None
     logged_steps: int = 0
+    best_lower_bound: float | None = None
 
     @classmethod
     def of(
         cls,
         spec: Spec,
         history: ExplorationHistory,
-        best: Candidate | None,
+        choice: BestPolicy,
         *,
         phases: int,
         running: PhaseRecord | None,
@@ -175,7 +178,7 @@ class LearningProgress:
         Args:
             spec: The problem.
             history: Of the finished phases.
-            best: The best policy so far.
+            choice: The best policy so far, and what chose it.
             phases: Number of finished phases.
             running: The phase whose main loop is running, if one is.
             n_grams: Levels whose directions are counted, 1 with pooled steps.
@@ -192,6 +195,7 @@ class LearningProgress:
             promised = one.start_value_sum if one is recent[0] else sum_if_known(promised, one.start_value_sum)
         middle = len(history.stretches) - history.newest(0.5)
         shift = spec.horizon * spec.reward_min
+        best = choice.best
         return cls(
             episodes=history.n_episodes,
             phases=phases,
@@ -207,6 +211,7 @@ class LearningProgress:
             new_directions=seen - (before[-1].directions_seen if before else seen_at_start),
             earlier_gap=history.stretches[middle].gap if n and middle + count < len(history.stretches) else None,
             logged_steps=logged_steps,
+            best_lower_bound=None if best is None else max(choice.lower_bound(best), 0.0) + shift,
         )
 
     @property
@@ -265,10 +270,7 @@ class LearningProgress:
         if self.mean_return is not None:
             lines.append(f"  return       {self._returns()}")
         if self.best_return is not None:
-            lines.append(
-                f"  best policy  {self.best_return:.4g} over {_count(self.best_episodes, 'episode')} of its own, phase "
-                f"{self.best_phase:,}"
-            )
+            lines.append(f"  best policy  {self._best()}")
         return "\n".join(lines)
 
     def _directions(self) -> str:
@@ -280,6 +282,16 @@ class LearningProgress:
             text += f"; the rest takes about {self.episodes_left:,} more, fewer if some cannot be reached"
         return text
 
+    def _best(self) -> str:
+        if self.best_episodes == 1:
+            what, luck = "was the return of its own episode", "a lucky one, since it"
+        else:
+            what, luck = f"is the mean of its own {self.best_episodes:,} episodes", "lucky ones, since they"
+        text = f"{self.best_return:.4g} {what}, phase {self.best_phase:,}, maybe {luck} decided the choice"
+        if self.best_lower_bound is None:
+            return text
+        return f"{text}; a cautious guess is {self.best_lower_bound:.4g}"
+
     def _returns(self) -> str:
         text = f"{self.mean_return:.4g} in the last {_count(self.recent_episodes, 'episode')}"
         if self.promise is None or self.gap is None:
@@ -289,7 +301,10 @@ class LearningProgress:
             return f"{text}, the most that is possible: too little is known to say what can be reached"
         if self.stage == "settled":
             return f"{text}: the policy gets about what it promises"
-        earlier = "" if self.earlier_gap is None else f", which was {self.earlier_gap:.4g} at half of the episodes"
+        if self.gap <= 0:
+            return f"{text}: nothing more is promised"
+        past = None if self.earlier_gap is None else max(self.earlier_gap, 0.0)
+        earlier = "" if past is None else f", which was {past:.4g} at half of the episodes"
         return f"{text}: at most {self.gap:.4g} may still be gained{earlier}"
 
 

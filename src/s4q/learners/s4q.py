@@ -218,15 +218,15 @@ class S4Q:
     @property
     def best(self) -> LinearQ:
         """The policy to deploy: the one whose own returns speak best for it; see `best_policy`. Not the newest."""
-        best = self._best_candidate
+        best = self._choice.best
         return self.policy if best is None else best.policy
 
     @property
-    def _best_candidate(self) -> Candidate | None:
-        best, loop = self._best, self._loop
-        if self._s3q is None and loop.record().n_returns:  # the running phase counts too
-            best = best.with_candidate(Candidate.of(loop.record()))
-        return best.best
+    def _choice(self) -> BestPolicy:
+        """The best policy, and what chose it; the running phase counts too."""
+        if self._s3q is None and self._loop.record().n_returns:
+            return self._best.with_candidate(Candidate.of(self._loop.record()))
+        return self._best
 
     @property
     def phases(self) -> int:
@@ -266,7 +266,7 @@ class S4Q:
         return LearningProgress.of(
             self.spec,
             self._history,
-            self._best_candidate,
+            self._choice,
             phases=self.phases,
             running=self.open_phase,
             n_grams=len(self._gram),

@@ -10,10 +10,13 @@ from importlib import import_module
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Literal, final
 
+import numpy as np
+
 from s4q.certificates.certifier import Certificate, Certified, Certifier, Phased, refusal
+from s4q.collectors.finite.counts import CountCollector
 from s4q.core.identity_cache import IdentityCache
 from s4q.core.linear_q import LinearQ
-from s4q.core.messages import Collector, Evaluate, Explore, Policy, Regress, Request, Returns
+from s4q.core.messages import Collector, Evaluate, Explore, Policy, Regress, Request, Returns, Visits
 from s4q.learners.fit_record import add_answer
 from s4q.learners.learning_progress import LearningProgress
 from s4q.learners.main_loop import PhaseRecord, Record
@@ -124,6 +127,19 @@ class Answered:
     phases: int  # that the learner has finished
 
 
+def share_of_phase(request: Explore, answer: Visits) -> tuple[float, ...]:
+    """How much of what ends the phase each level has after an answer, 1 being all.
+
+    A phase ends when a level has reached the threshold and as many episodes were played as are asked for at least.
+    """
+    n_episodes = request.done + answer.n_episodes
+    threshold = request.threshold_at(max(n_episodes, request.at_least))
+    if threshold <= 0:  # any episode reaches it
+        return (min(n_episodes / request.at_least, 1.0),) * len(request.whitener)
+    shares = (request.start() + answer.progress) / threshold
+    return tuple(np.minimum(shares, n_episodes / request.at_least).tolist())
+
+
 @final
 class Recorder:
     """Keeps the phases of an S4Q, and the answers to their fits."""
@@ -224,6 +240,7 @@ class Accounting:
         self._recorder = None if before.record is None else Recorder(learner, before, self.evaluations)
         proved = self._recorder is not None and refusal(learner.constants) is None
         self._certifier = PhaseCertifier(learner, self.evaluations, before.certified) if certify or proved else None
+        self._by_counts = isinstance(collector, CountCollector)
         mdp = getattr(collector, "mdp", None)
         self._mdp: FiniteMDP | None = mdp if isinstance(mdp, FiniteMDP) else None
         self._gap: IdentityCache[Policy, float] = IdentityCache(self._gap_of, size=4096)
@@ -289,6 +306,7 @@ class Accounting:
             certified_gap=gap if isfinite(gap) else None,
             trigger=self._trigger,
             nbytes=learner.nbytes,
+            by_counts=self._by_counts,
         )
 
     def _watch(self, request: Request, answer: Any) -> None:
@@ -299,9 +317,7 @@ class Accounting:
             self._doing, self._trigger = f"replaying past policies for level {request.level}", ()
         else:
             self._doing = "playing its policy"
-            threshold = request.threshold_at(request.done + answer.n_episodes)
-            progress = request.start() + answer.progress
-            self._trigger = tuple((progress / threshold).tolist()) if threshold > 0 else ()
+            self._trigger = share_of_phase(request, answer)
 
     @property
     def episodes(self) -> int:

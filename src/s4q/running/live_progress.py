@@ -46,6 +46,7 @@ class LiveNumbers:
         certified_gap: What a certificate proves of the gap. None where there is none, or where it says nothing.
         trigger: How much of the data that ends the phase each level has, 1 being all; one number with pooled steps.
         nbytes: Bytes held by the learner.
+        by_counts: True if episodes are drawn as counts and not played one by one. Such a run goes faster and faster.
     """
 
     phases: int
@@ -62,6 +63,7 @@ class LiveNumbers:
     certified_gap: float | None
     trigger: tuple[float, ...]
     nbytes: int
+    by_counts: bool = False
 
     @property
     def by_steps(self) -> bool:
@@ -92,6 +94,7 @@ class Speed:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, float]] = deque()
+        self._by_counts = False
 
     def add(self, now: float, numbers: LiveNumbers) -> None:
         """Take the numbers of a moment.
@@ -101,6 +104,7 @@ class Speed:
             numbers: The run at that moment.
         """
         self._seen.append((now, numbers.episodes, numbers.share))
+        self._by_counts = numbers.by_counts
         while len(self._seen) > 2 and now - self._seen[1][0] >= _WINDOW:
             self._seen.popleft()
 
@@ -115,13 +119,16 @@ class Speed:
     def seconds_left(self) -> float | None:
         """None before three moments are known, and while nothing happens.
 
-        Runs by counts go faster and faster, since a phase takes about the same time whatever its length. Where the
-        later half of the window was clearly faster than the earlier one, that growth is taken to go on.
+        What is left is divided by the speed. Runs by counts go faster and faster, since a phase takes about the same
+        time whatever its length. Where the later half of the window of such a run was clearly faster than the earlier
+        one, that growth is taken to go on. Episodes that are played one by one never become so fast.
         """
         if len(self._seen) < 3 or self._seen[-1][2] <= self._seen[0][2]:
             return None
         (start, _, before), (now, _, share) = self._seen[0], self._seen[-1]
         left, speed = 1.0 - share, (share - before) / (now - start)
+        if not self._by_counts:
+            return left / speed
         middle, _, there = min(self._seen, key=lambda one: abs(one[0] - (start + now) / 2))
         if start < middle < now and share - there > _FASTER * (there - before) * (now - middle) / (middle - start) > 0:
             early, late = (there - before) / (middle - start), (share - there) / (now - middle)
@@ -305,5 +312,8 @@ def show_progress(numbers: Callable[[], LiveNumbers], wanted: bool) -> Iterator[
         from rich.live import Live
 
         lines: Any = LiveLines(numbers)
-        with Live(lines, console=Console(file=sys.stderr), transient=True, refresh_per_second=8):
+        console = Console(file=sys.stderr)
+        # rich prints what a callback prints above the lines, on their terminal. What goes to a file or a pipe stays so.
+        redirect = sys.stdout is not None and sys.stdout.isatty()
+        with Live(lines, console=console, transient=True, refresh_per_second=8, redirect_stdout=redirect):
             yield lines.advance
