@@ -20,6 +20,7 @@ from s4q.report.drawing import BLUE, FAINT_BLUE, GREEN, ORANGE, figure_of, label
 
 ENV, REWARDS = "MountainCar-v0", (-1.0, 0.0)
 EPISODES, SEEDS = 150, 5
+HORIZON = 200  # steps of an episode that never reaches the goal
 SMOOTHED = 10  # episodes of the running mean
 PICTURE = Path(__file__).parent.parent / "docs" / "first_screen.png"
 
@@ -103,6 +104,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     draw(outcomes, given.out)
     last = [float(np.mean(one.learning[-50:])) for one in outcomes]
     print(f"{given.out}: last 50 episodes {np.mean(last):.1f} (worst {min(last):.1f})")
+    first = [next((n for n, one in enumerate(each.learning, start=1) if one > -HORIZON), None) for each in outcomes]
+    by_chance = sum(one > -HORIZON for each in outcomes for one in each.random)
+    print(f"first success: {first}; successes of random actions: {by_chance} of {given.seeds * given.episodes}")
 
 
 if __name__ == "__main__":
