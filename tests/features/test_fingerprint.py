@@ -47,7 +47,7 @@ def test_an_agent_with_large_whole_numbers_is_saved_and_read(dtype: Any, high: i
     read = s4q.Agent.load(tmp_path / "agent.s4q", env, features=features())
     policy = s4q.Policy.load(tmp_path / "policy.s4q", features=features())
     seen = np.array([3, 1], dtype=dtype)
-    assert read.policy.act(seen) == policy.act(seen) == agent.policy.act(seen)
+    assert read.policy.act(seen, 0) == policy.act(seen, 0) == agent.policy.act(seen, 0)
 
 
 def test_numbers_that_a_float_holds_are_kept() -> None:
