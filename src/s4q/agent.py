@@ -467,7 +467,7 @@ class Agent:
         return (actions[0], (steps + 1).reshape(())) if single else (actions, steps + 1)
 
     def _note_state(self, missing: bool) -> None:
-        """Warn once where `predict` is called again and again without the state that it returned."""
+        """Warn where `predict` is called many times in a row without the state that it returned; once in such a row."""
         self._without_state = self._without_state + 1 if missing else 0
         if self._without_state == _MANY_CALLS and self.horizon > 1:
             warnings.warn(
