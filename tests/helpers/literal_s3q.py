@@ -116,10 +116,11 @@ def stacked(samples: Samples, dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def residual_variance(samples: Samples, theta: np.ndarray, ridge: float) -> float:
-    """Residual sum of squares over the degrees of freedom, of which at least 1 is left."""
+    """Residual sum of squares over the degrees of freedom, of which at least 1 is left. Rounding counts as nothing."""
     x, y = stacked(samples, len(theta))
     used = np.trace(x.T @ x @ np.linalg.inv(x.T @ x + ridge * np.eye(len(theta))))
-    return float(np.sum((y - x @ theta) ** 2)) / max(len(samples) - used, 1.0)
+    left = float(np.sum((y - x @ theta) ** 2))
+    return 0.0 if left <= 1e-11 * float(np.sum(y**2)) else left / max(len(samples) - used, 1.0)
 
 
 def ridge_in_balls(gram: np.ndarray, moment: np.ndarray, ridge: float, radius: float | np.ndarray | None) -> np.ndarray:

@@ -20,6 +20,7 @@ from s4q.core.messages import Explore, Transitions
 from s4q.core.optimism import QLevel
 from s4q.learners import sketch, sorted_rows, step_memory
 from s4q.learners.distinct_rows import DistinctRows, bits_of
+from s4q.learners.one_hot_fit import OneHotFits
 from s4q.learners.shelf import Shelf, least_bytes
 from s4q.learners.state_table import StateTable
 from s4q.learners.step_memory import HeldFit, StepMemory
@@ -242,8 +243,8 @@ class Logged:
         self.shelves: list[LiteralShelf] = []
         self.features: dict[tuple, tuple[np.ndarray, np.ndarray]] = {}  # of states, by their keys
         self.targets: list[QLevel | None] = [None] * mdp.horizon
-        self.n_thinned_fits = self.n_thinnings = self.n_new_rows = 0
-        add, sample, moments = StepMemory.add, StepMemory._sample, HeldFit.moments
+        self.n_thinned_fits = self.n_thinnings = self.n_new_rows = self.n_together = 0
+        add, sample, moments, together = StepMemory.add, StepMemory._sample, HeldFit.moments, HeldFit.all_levels
         offsets = np.random.default_rng(4)
 
         def told(memory: StepMemory, kept: Transitions, n: int) -> None:
@@ -261,7 +262,17 @@ class Logged:
             self.compare(level, target, answer)
             return answer
 
+        def asked_for_all(fit: HeldFit, constants: Any, ridge: np.ndarray) -> OneHotFits | None:
+            answer = together(fit, constants, ridge)
+            if answer is not None:
+                self.n_together += 1
+                for level in reversed(range(self.spec.horizon)):
+                    target = answer.levels[level + 1] if level + 1 < self.spec.horizon else None
+                    self.compare_fit(level, target, answer.levels[level], float(ridge[level]))
+            return answer
+
         patch.setattr(StepMemory, "add", told)
+        patch.setattr(HeldFit, "all_levels", asked_for_all)
         patch.setattr(StepMemory, "_sample", thinned)
         patch.setattr(HeldFit, "moments", asked)
 
@@ -329,6 +340,17 @@ class Logged:
             row.new = 0.0
         shelf.thin(n_kept, offset)
 
+    def compare_fit(self, level: int, target: QLevel | None, fit: QLevel, ridge: float) -> None:
+        """theta and second of one-hot features: sums over counts."""
+        shelf = self.shelves[0]
+        assert not shelf.thinned
+        new = self.ys(shelf, level, target)
+        (sums, squares), _ = shelf.fit(level, new, new)
+        for ours, theirs in ((fit.theta, sums), (fit.second, squares)):
+            wanted = theirs / (np.diag(shelf.gram) + ridge)
+            np.testing.assert_allclose(np.ravel(ours), wanted, rtol=1e-6, atol=1e-9)
+        self.targets[level] = target
+
     def compare(self, level: int, target: QLevel | None, answer: s4q.Moments) -> None:
         shelf = self.shelves[0 if len(self.shelves) == 1 else level]
         new, old = self.ys(shelf, level, target), self.ys(shelf, level, self.targets[level])
@@ -361,6 +383,7 @@ def test_the_sketch_equals_plain_loops(name: str, pool: bool, monkeypatch: pytes
     s4q.run(learner, EpisodeCollector(mdp, seed=2), 60)
     assert log.n_thinnings > 3
     assert log.n_thinned_fits >= 5
+    assert (log.n_together > 0) == (pool and name.startswith("one-hot"))
 
 
 def test_steps_that_came_between_a_thinning_and_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:

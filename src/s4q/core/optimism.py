@@ -5,6 +5,7 @@ follows the array API), so that the same lines serve a learner on the CPU and a 
 Nothing here knows an environment or an algorithm.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from math import inf, isfinite
@@ -70,8 +71,10 @@ class QLevel:
             self._check()
 
     def _check_numbers(self) -> None:
-        for name in ("noise", "ceiling", "ridge", "kappa", "lower_order"):
-            value = getattr(self, name)
+        numbers = (self.noise, self.ceiling, self.ridge, self.kappa, self.lower_order)
+        if min(numbers) >= 0 and isfinite(sum(numbers)):
+            return  # as nearly always: a fit makes many levels
+        for name, value in zip(("noise", "ceiling", "ridge", "kappa", "lower_order"), numbers, strict=True):
             if not (isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be finite and not negative; got {value}")
 
@@ -103,16 +106,7 @@ class QLevel:
             object.__setattr__(self, "second", _frozen("second", self.second, (n_blocks, k), "(n_blocks, k)"))
 
     def with_bonus(
-        self,
-        whitener: Array,
-        width: Array | float,
-        *,
-        second: Array | None = None,
-        noise: float = 0.0,
-        ceiling: float = 0.0,
-        ridge: float = 0.0,
-        kappa: float = 0.0,
-        lower_order: float = 0.0,
+        self, whitener: Array, width: Array | float, *, second: Array | None = None, spread: "Spread | None" = None
     ) -> "QLevel":
         """The same level with a bonus, as `dataclasses.replace` would make it, but a fit makes many levels.
 
@@ -121,20 +115,51 @@ class QLevel:
         Args:
             whitener: As `factors.whitener` makes it: read only, and finite.
             width: Width of the bonus, (n_blocks,), or one number for all blocks.
-            second: As in QLevel, like the other arguments.
-            noise: As in QLevel.
-            ceiling: As in QLevel.
-            ridge: As in QLevel.
-            kappa: As in QLevel.
-            lower_order: As in QLevel.
+            second: As in QLevel.
+            spread: The numbers that go with it.
         """
         require_shape("whitener", whitener, (*self.theta.shape, self.theta.shape[1]), "(n_blocks, k, k)")
-        made = object.__new__(QLevel)
-        values = (self.theta, whitener, width, self.clip, second, noise, ceiling, ridge, kappa, lower_order)
-        for name, value in zip(_FIELDS, values, strict=True):
-            object.__setattr__(made, name, value)
+        made = self._unchecked(self.theta, whitener, width, self.clip, second, spread)
         made._check_numbers()
         made._check_bonus()
+        return made
+
+    @classmethod
+    def one_hot(
+        cls,
+        thetas: Array,
+        whitener: Array,
+        widths: Sequence[float],
+        bounds: Sequence[float],
+        seconds: Array,
+        spreads: "Sequence[Spread]",
+    ) -> "list[QLevel]":
+        """All levels of a fit of one-hot features, checked in one go; each with values in [0, bound].
+
+        Args:
+            thetas: Parameters of all levels, (H, n_blocks, 1), read only.
+            whitener: As `factors.whitener` makes it: read only, and finite; all levels share it.
+            widths: Width of the bonus of each level.
+            bounds: Upper bound of the value of each level.
+            seconds: `second` of all levels, (H, n_blocks, 1), read only.
+            spreads: The numbers of each level.
+        """
+        require_finite("theta", thetas)
+        require_finite("second", seconds)
+        made = []
+        for theta, width, bound, second, spread in zip(thetas, widths, bounds, seconds, spreads, strict=True):
+            everywhere = np.broadcast_to(width, len(theta))  # holds one number
+            made.append(cls._unchecked(theta, whitener, everywhere, (0.0, bound), second, spread))
+            made[-1]._check_numbers()
+        return made
+
+    @classmethod
+    def _unchecked(cls, *given: Any) -> "QLevel":
+        """theta, whitener, width, clip, second, and the numbers of a Spread, or None for 0."""
+        made = object.__new__(cls)
+        numbers = (0.0,) * 5 if given[5] is None else given[5].numbers
+        for name, value in zip(_FIELDS, (*given[:5], *numbers), strict=True):
+            object.__setattr__(made, name, value)
         return made
 
     def __repr__(self) -> str:
@@ -163,11 +188,11 @@ class QLevel:
 
     def clipped(self, values: Array) -> Array:
         """The same values, clipped as this level clips."""
-        return _between(np, values, *self.clip) if self.clip != (-inf, inf) else values
+        return between(np, values, *self.clip) if self.clip != (-inf, inf) else values
 
     def value(self, phi: Phi, known: "Known | None" = None) -> Array:
         """max over actions of the clipped value, (n,). The arguments are those of `optimistic`."""
-        return self.clipped(_highest(self.optimistic(phi, known)))
+        return self.clipped(highest(self.optimistic(phi, known)))
 
     def value_of_units(self, blocks: IntArray, known: "Known") -> Array:
         """`value` of states whose vectors are all the number 1, (n,): every block is evaluated once.
@@ -177,8 +202,8 @@ class QLevel:
             known: What its metric says of the number 1 in every block, (n_blocks,).
         """
         squares = [] if self.second is None else [self.second[:, 0]]
-        of_block = _with_width(np, self, self.theta[:, 0], squares, self.width, known)
-        return self.clipped(_highest(of_block[blocks]))
+        of_block = with_width(np, self, self.theta[:, 0], squares, self.width, known)
+        return self.clipped(highest(of_block[blocks]))
 
     def greedy(self, phi: Phi) -> IntArray:
         """Best action per state, (n,), by the unclipped value, since clipping makes ties; ties go to the lowest."""
@@ -188,7 +213,7 @@ class QLevel:
 _FIELDS = tuple(one.name for one in fields(QLevel))
 
 
-def _highest(values: Array) -> Array:
+def highest(values: Array) -> Array:
     """max of each row, (n,), of values (n, n_actions)."""
     if values.shape[1] > 16:
         return np.asarray(values.max(axis=1))
@@ -215,12 +240,34 @@ class Known:
     @classmethod
     def of(cls, xp: Any, level: QLevel, norm_sq: Any) -> "Known":
         """From the squared norms |W phi|^2, (n, n_actions), in the metric of the level."""
-        length = xp.sqrt(norm_sq)
         if level.second is None:
-            return cls(length, None, None)
-        samples = xp.clip(1.0 / xp.clip(norm_sq, 1e-300, None) - level.ridge, 0.0, None)
+            return cls(xp.sqrt(norm_sq), None, None)
+        return cls.with_samples(xp, norm_sq, level.ridge)
+
+    @classmethod
+    def with_samples(cls, xp: Any, norm_sq: Any, ridge: float) -> "Known":
+        """The same where sigma is needed; ridge is that of the fits."""
+        length = xp.sqrt(norm_sq)
+        samples = xp.clip(1.0 / xp.clip(norm_sq, 1e-300, None) - ridge, 0.0, None)
         rest = 1.0 / xp.clip(samples, 1.0, None)
         return cls(length, samples * rest, rest)
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Spread:
+    """The numbers of a QLevel that make a width of the spread of its targets."""
+
+    noise: float
+    ceiling: float
+    ridge: float
+    kappa: float
+    lower_order: float
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """In the order of the fields of a QLevel."""
+        return (self.noise, self.ceiling, self.ridge, self.kappa, self.lower_order)
 
 
 def same_metric(a: QLevel, b: QLevel) -> bool:
@@ -248,10 +295,10 @@ def optimistic(xp: Any, level: QLevel, vectors: Any, blocks: Any, known: Known |
         return linear
     if known is None:
         known = Known.of(xp, level, norms_sq(xp, level.whitener, vectors, blocks))
-    return _with_width(xp, level, linear, squares, _entries(xp, level.width, blocks), known)
+    return with_width(xp, level, linear, squares, _entries(xp, level.width, blocks), known)
 
 
-def _with_width(xp: Any, level: QLevel, linear: Any, squares: list[Any], width: Any, known: Known) -> Any:
+def with_width(xp: Any, level: "QLevel | Spread", linear: Any, squares: list[Any], width: Any, known: Known) -> Any:
     """phi . theta + width |W phi|; squares holds phi . second, where the level has one."""
     if squares:
         width = width + spread_width(xp, level, linear, squares[0], known)
@@ -275,19 +322,23 @@ def best_actions(xp: Any, values: Any) -> tuple[Any, Any]:
     return xp.argmax(xp.astype(near, xp.int8), axis=1), best
 
 
-def spread_width(xp: Any, level: QLevel, linear: Any, squares: Any, known: Known) -> Any:
+def spread_width(xp: Any, level: "QLevel | Spread", linear: Any, squares: Any, known: Known) -> Any:
     """kappa (sigma(phi) + lower_order |W phi|): the part of the width that comes from the spread of the targets.
 
     Args:
         xp: The array module.
-        level: Its noise, ceiling, ridge, kappa and lower_order are used.
+        level: Its noise, ceiling, kappa and lower_order are used.
         linear: phi . theta, (n, n_actions).
         squares: phi . second, (n, n_actions).
         known: What its metric says of the same vectors.
     """
-    variance = _between(xp, squares - linear**2, 0.0, level.ceiling)
-    sigma_sq = known.share * variance + known.rest * level.noise
-    return level.kappa * (xp.sqrt(sigma_sq) + level.lower_order * known.length)
+    variance = between(xp, squares - linear * linear, 0.0, level.ceiling)
+    variance *= known.share  # in place, where arrays can be written to: half the time of new ones
+    variance += known.rest * level.noise  # sigma^2
+    width = xp.sqrt(variance)
+    width += level.lower_order * known.length
+    width *= level.kappa
+    return width
 
 
 def norms_sq(xp: Any, whitener: Any, vectors: Any, blocks: Any, lower: bool = False) -> Any:
@@ -391,10 +442,11 @@ def _entries(xp: Any, values: Any, blocks: Any) -> Any:
     return xp.reshape(xp.take(values, xp.reshape(blocks, (-1,)), axis=0), blocks.shape)
 
 
-def _between(xp: Any, values: Any, lower: float, upper: float) -> Any:
+def between(xp: Any, values: Any, lower: float, upper: float) -> Any:
     """The values, clipped."""
-    if xp is np:
-        return np.minimum(np.maximum(values, lower), upper)  # three times faster than a clip of a small array
+    if xp is np:  # three times faster than a clip of a small array
+        above = np.maximum(values, lower)
+        return np.minimum(above, upper, out=above)
     return xp.clip(values, lower, upper)
 
 

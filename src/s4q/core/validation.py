@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from s4q.core.blocks import Array
 
+_LONG = 10_000  # numbers
+
 
 def _at(name: str, where: Any) -> str:
     """name[i, j], or the bare name of a single row."""
@@ -29,8 +31,10 @@ def finite_array(name: str, value: ArrayLike) -> Array:
 
 
 def require_finite(name: str, array: NDArray[Any]) -> None:
-    # One product is faster than a look at every entry. It is finite only if all entries are.
-    if not isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
+    # One number is faster than a look at every entry. It is finite only if all entries are. BLAS would use threads for
+    # the product of a long array, which costs more than it gains.
+    one = np.vdot(array, array) if array.size < _LONG else array.sum()
+    if not isfinite(one) and not np.isfinite(array).all():
         bad = np.argwhere(~np.isfinite(array))
         value = array[tuple(bad[0])]
         raise ValueError(f"{name} must be finite, but {_at(name, bad[0])} is {value}; remove NaN and infinity")

@@ -12,6 +12,7 @@ from s4q.core.least_squares import Moments
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Mixture, Transitions
 from s4q.core.optimism import QLevel
+from s4q.learners.one_hot_fit import OneHotFits
 from s4q.learners.presets import Constants
 
 
@@ -22,6 +23,15 @@ class HeldSamples(Protocol):
         """Their sums for a fit of `level` with this target, the QLevel of level + 1; None after the last level.
 
         Levels are asked from the last to the first.
+        """
+        ...
+
+    def all_levels(self, constants: Constants, ridge: Array) -> OneHotFits | None:
+        """The fits of all levels in one go, as S3Q would make them of `moments`; None where there is no quick way.
+
+        Args:
+            constants: Of the S4Q; they say which bonus.
+            ridge: Ridge of each level, (H,).
         """
         ...
 

@@ -411,20 +411,26 @@ class S4Q:
 
     def _fit_held(self, samples: HeldSamples, bonus: BonusRule) -> None:
         """Fit what is held, with the targets of the new values."""
-        unused_controller = Mixture([self.q], np.ones(1))
-        s3q = self._call_s3q(unused_controller, bonus, held=samples)
+        quick = samples.all_levels(self.constants, self._ridge)
+        if quick is None:
+            unused_controller = Mixture([self.q], np.ones(1))
+            s3q = self._call_s3q(unused_controller, bonus, held=samples)
+            q, residuals, next_id = s3q.q, s3q.residuals, s3q.next_id
+        else:
+            q, residuals, next_id = LinearQ(quick.levels), quick.residuals, self._next_id + self.spec.horizon + 1
         samples.settle()
-        self._begin_loop(s3q, samples.grams)
+        self._begin_loop(q, residuals, next_id, samples.grams)
 
     def _finish_replay(self, s3q: S3Q) -> None:
         """The S3Q call is over: its last finished epoch gives Q and, scaled to m_tot trajectories, Sigma_ref."""
         scale = self.memory.n_episodes / max(s3q.n_fitted, 1)
-        self._begin_loop(s3q, scale * s3q.grams)  # raw: the ridge is added on use  # [Alg2:CovRef]
+        self._begin_loop(
+            s3q.q, s3q.residuals, s3q.next_id, scale * s3q.grams
+        )  # raw: the ridge is added on use  # [Alg2:CovRef]
 
-    def _begin_loop(self, s3q: S3Q, cov_ref: Array) -> None:
-        self._next_id = s3q.next_id
-        self._s3q = None
-        self._loop = MainLoop(self._phase, s3q.q, self._ridge, cov_ref, s3q.residuals)
+    def _begin_loop(self, q: LinearQ, residuals: Array, next_id: int, cov_ref: Array) -> None:
+        self._next_id, self._s3q = next_id, None
+        self._loop = MainLoop(self._phase, q, self._ridge, cov_ref, residuals)
 
     def _end_phase(self) -> None:
         loop = self._loop

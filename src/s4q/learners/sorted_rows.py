@@ -43,10 +43,16 @@ class SortedRows:
         self._where = list(rows_by_block(self.blocks, spec.n_blocks)) if spec.block_dim > 1 else None
         self.weights, self.rewards, self.ended = map(self.picked, (shelf.weights, shelf.rewards, shelf.ended))
         following = self.picked(shelf.next_states)
-        self._phi, self._following, self.vectors = _features(table, states, actions, following)
-        self._units = spec.block_dim == 1 and bool((self._phi.vectors == 1.0).all())  # one-hot
+        self._phi, self.following, self.vectors = _features(table, states, actions, following)
+        ones = spec.block_dim == 1 and bool((self._phi.vectors == 1.0).all())
+        self.one_hot = ones and bool((self.vectors == 1.0).all())
         self._known: list[tuple[QLevel, Known]] = []  # of the next states, in the metric of a level
         self._grams: tuple[Factors, Factors] | None = None  # of all steps, and of the sample
+
+    @property
+    def next_blocks(self) -> IntArray:
+        """Blocks of every action in the states that rows lead to, (m, n_actions); `following` (n,) points into them."""
+        return self._phi.blocks
 
     def picked(self, column: Any) -> Any:
         """A column of the shelf, in the order of these rows."""
@@ -54,7 +60,7 @@ class SortedRows:
 
     def targets(self, level: int, target: QLevel | None) -> Array:
         """y of every row, (n,), for a fit of `level`; each state is evaluated once."""
-        after = np.zeros(len(self.rewards)) if target is None else self._values(target).take(self._following)
+        after = np.zeros(len(self.rewards)) if target is None else self._values(target).take(self.following)
         return regression_targets(self._spec, level, self.rewards, self.ended, after)
 
     def sums(self, scales: Array) -> Array:
@@ -95,10 +101,10 @@ class SortedRows:
             return target.value(self._phi)
         found = next((known for level, known in self._known if same_metric(level, target)), None)
         if found is None:  # with pooled steps all levels of a fit share one metric
-            norms_sq = target.whitener[:, 0, 0] ** 2 if self._units else _norms_sq(self._phi, target.whitener)
+            norms_sq = target.whitener[:, 0, 0] ** 2 if self.one_hot else _norms_sq(self._phi, target.whitener)
             found = Known.of(np, target, norms_sq)
             self._known = [*self._known[-1:], (target, found)]
-        return target.value_of_units(self._phi.blocks, found) if self._units else target.value(self._phi, found)
+        return target.value_of_units(self._phi.blocks, found) if self.one_hot else target.value(self._phi, found)
 
 
 def _features(

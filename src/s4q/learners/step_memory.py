@@ -20,6 +20,7 @@ from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Spec, Transitions
 from s4q.core.optimism import QLevel
 from s4q.core.validation import require_shape
+from s4q.learners.one_hot_fit import OneHotFits, one_hot_fits
 from s4q.learners.presets import Constants
 from s4q.learners.shelf import Shelf
 from s4q.learners.sketch import THINNED_TO, allowances, inclusion_probabilities, systematic_sample, tiny_ridge
@@ -261,11 +262,28 @@ class HeldFit:
             if shelf.settled is not None:
                 shelf.settled = shelf.weights
 
+    def all_levels(self, constants: Constants, ridge: Array) -> OneHotFits | None:
+        """The fits of all levels in one go, where that can be done. The arguments are those of HeldSamples."""
+        memory = self._memory
+        shelf, spec = memory.shelves[0], memory.spec
+        simple = memory.pool and spec.block_dim == 1 and spec.well_specified and shelf.settled is None
+        if not simple or constants.preset != "practical" or constants.bonus_from != "own" or np.ptp(ridge) > 0:
+            return None
+        self._rows = self._rows or SortedRows(spec, memory.states, shelf)
+        if not self._rows.one_hot:
+            return None
+        kappa = constants.standard_errors()
+        fits = one_hot_fits(spec, self._rows, shelf.gram, shelf.n_samples, ridge=float(ridge[0]), kappa=kappa)
+        self.levels = [SettledSums(target) for target in (*fits.levels[1:], None)]
+        return fits
+
     def moments(self, level: int, target: QLevel | None) -> Moments:
         """The sums a fit of `level` needs. The arguments are those of HeldSamples."""
         memory, shelf = self._memory, self._memory._shelf(level)
         if self._rows is None or not memory.pool:
-            self._rows, self._factors = SortedRows(memory.spec, memory.states, shelf), Factors(shelf.gram)
+            self._rows = SortedRows(memory.spec, memory.states, shelf)
+        if self._factors is None or not memory.pool:
+            self._factors = Factors(shelf.gram)
         rows, new, before = self._rows, self._rows.targets(level, target), memory.levels[level]
         if shelf.settled is None:
             weighted = rows.weights * new

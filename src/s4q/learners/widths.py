@@ -9,7 +9,7 @@ import numpy as np
 from s4q.core.blocks import Array
 from s4q.core.factors import Factors
 from s4q.core.least_squares import Moments
-from s4q.core.optimism import QLevel
+from s4q.core.optimism import QLevel, Spread
 
 
 @final
@@ -26,6 +26,7 @@ class Theory:
 EXACT_ERRORS = 0.5  # standard errors in the bonus of `practical`, where the features are exact
 INEXACT_ERRORS = 0.2  # and where they are not
 _LOWER_ORDER = 2.5  # times the geometric mean of the value bound and the residual's standard deviation
+_ROUNDING = 1e-11  # of the sum of squares: what a fit leaves over below it is rounding, and what a tiny ridge adds
 _GROWTH = 0.05  # of the squared number of standard errors, per logarithm of the samples a feature
 PAPER = Theory(ridge=4 / log(36 / 35), trigger=32 * 2 + 8 * 7 / 3, risk=64.0, inflation=sqrt(2))
 TIGHT = Theory(ridge=2 / (4 / 3 * log(4 / 3) - 1 / 3), trigger=16.2, risk=32.0, inflation=sqrt(4 / 3))
@@ -96,26 +97,48 @@ def with_data_scaled_bonus(
         exact: Are the features declared exact?
     """
     residual = residual_variance(moments, fit.theta, ridge)
-    noise = residual + (floor_share(horizon) * value_bound) ** 2
-    kappa *= sqrt(1 + _GROWTH * log(max(moments.n / fit.theta.size, 1.0)))
-    unseen = value_bound * sqrt(ridge)
+    samples = moments.n / fit.theta.size
+    spread = data_spread(residual, samples, ridge=ridge, value_bound=value_bound, kappa=kappa, horizon=horizon)
+    unseen = unseen_width(value_bound, ridge)
     whitener = moments.factors.whitener(ridge)
     if not exact:
         # A block of which nothing was seen, such as an action never tried, is worth the whole bound.
         share = np.where(moments.factors.blocks_seen(), unseen_share(fit.theta.shape[1]), 1.0)
-        return fit.with_bonus(whitener, share * unseen + kappa * sqrt(noise))
+        return fit.with_bonus(whitener, share * unseen + spread.kappa * sqrt(spread.noise))
     second = moments.factors.solve(moments.moment_sq, ridge)
     second.setflags(write=False)
-    return fit.with_bonus(
-        whitener,
-        unseen,
-        second=second,
-        noise=noise,
+    return fit.with_bonus(whitener, unseen, second=second, spread=spread)
+
+
+def data_spread(
+    residual: float, samples: float, *, ridge: float, value_bound: float, kappa: float, horizon: int
+) -> Spread:
+    """The numbers of the bonus of `with_data_scaled_bonus`, whose arguments these are.
+
+    Args:
+        residual: Residual variance of the whole fit.
+        samples: Samples a feature.
+        ridge: Ridge of the fit.
+        value_bound: Of the level.
+        kappa: Standard errors in the bonus, before they grow.
+        horizon: Number of levels.
+    """
+    return Spread(
+        noise=residual + (floor_share(horizon) * value_bound) ** 2,
         ceiling=value_bound**2 / 4,
         ridge=ridge,
-        kappa=kappa,
+        kappa=kappa * sqrt(1 + _GROWTH * log(max(samples, 1.0))),
         lower_order=_LOWER_ORDER * sqrt(value_bound * sqrt(residual)),
     )
+
+
+def unseen_width(value_bound: float, ridge: float) -> float:
+    """The width that makes the bonus of a direction never seen the value bound.
+
+    >>> unseen_width(2.0, ridge=0.25)
+    1.0
+    """
+    return value_bound * sqrt(ridge)
 
 
 def practical_ridge(exact: bool, block_dim: int) -> float:
@@ -168,5 +191,17 @@ def _residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
     one = moments.gram.shape[-1] == 1  # one-hot features: no product to form
     image = moments.gram[:, :, 0] * theta if one else (moments.gram @ theta[:, :, None])[:, :, 0]
     fitted = 2 * float(np.vdot(theta, moments.moment)) - float(np.vdot(theta, image))
-    freedom = moments.n - moments.factors.all_directions_seen(ridge)
-    return max(moments.sum_y2 - fitted, 0.0) / max(freedom, 1.0)
+    return variance_left(moments.sum_y2, fitted, moments.n - moments.factors.all_directions_seen(ridge))
+
+
+def variance_left(sum_y2: float, fitted: float, freedom: float) -> float:
+    """What a fit leaves of the sum of squares, over its degrees of freedom. Rounding is not taken for noise.
+
+    The bonus has its fourth root in it, which makes much of little: where nothing is random, the last bits of the sums
+    would decide how long to explore.
+
+    >>> variance_left(5.0, 3.0, freedom=4.0), variance_left(5.0, 5.0 - 1e-14, freedom=4.0)
+    (0.5, 0.0)
+    """
+    left = sum_y2 - fitted
+    return left / max(freedom, 1.0) if left > _ROUNDING * sum_y2 else 0.0
