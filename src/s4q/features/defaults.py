@@ -24,9 +24,10 @@ from s4q.features.unmeasured import Unmeasured
 
 MOST_PAIRS = 200_000  # (s, a): with more, no learner sees every pair often enough
 MOST_DIMENSIONS = 8
-MOST_TERMS = 64  # features per action of a Box: a stated budget
+MOST_TERMS = 80  # features per action of a Box: a stated budget
 MOST_FEATURES = 20_000  # of a mixture, over all its blocks
-ORDERS = {1: 5, 2: 3, 3: 3, 4: 1}  # of the whole basis, by dimension; above, order 1 in single dimensions and pairs
+ORDERS = {1: 5, 2: 3, 3: 3, 4: 1}  # of the whole basis, by dimension
+ORDERS_OF_PAIRS = {5: 2, 6: 2, 7: 1, 8: 1}  # of single dimensions and pairs of them
 
 
 def default_features(
@@ -39,8 +40,9 @@ def default_features(
     """One-hot for whole numbers, a small Fourier basis per action for at most 8 real numbers, both for mixtures.
 
     The order of the basis is 5, 3, 3, 1 in 1, 2, 3, 4 dimensions (6, 16, 64, 16 features per action). In 5 to 8
-    dimensions it is 1, in single dimensions and pairs of them (16 to 37 features per action). Real numbers
-    without finite bounds make `Unmeasured` features, whose ranges the first `Agent.learn` measures.
+    dimensions only single dimensions and pairs of them are there, of order 2, 2, 1, 1 (51, 73, 29, 37 features per
+    action). Real numbers without finite bounds make `Unmeasured` features, whose ranges the first `Agent.learn`
+    measures.
 
     Args:
         observation_space: A Gymnasium space of arrays and whole numbers: Discrete, MultiDiscrete, MultiBinary, Box, and
@@ -84,9 +86,9 @@ def basis_for(dim: int) -> tuple[int, int | None]:
     """Order and interactions of the default Fourier basis of so many real numbers.
 
     >>> basis_for(2), basis_for(6)
-    ((3, None), (1, 2))
+    ((3, None), (2, 2))
     """
-    return (ORDERS[dim], None) if dim in ORDERS else (1, 2)
+    return (ORDERS[dim], None) if dim in ORDERS else (ORDERS_OF_PAIRS[dim], 2)
 
 
 def _require_few(layout: Layout, pairs: int, n_actions: int, space: Any) -> None:
