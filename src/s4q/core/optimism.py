@@ -129,7 +129,7 @@ class QLevel:
         cls,
         thetas: Array,
         whitener: Array,
-        widths: Sequence[float],
+        widths: Array,
         bounds: Sequence[float],
         seconds: Array,
         spreads: "Sequence[Spread]",
@@ -139,7 +139,7 @@ class QLevel:
         Args:
             thetas: Parameters of all levels, (H, n_blocks, 1), read only.
             whitener: As `factors.whitener` makes it: read only, and finite; all levels share it.
-            widths: Width of the bonus of each level.
+            widths: Width of the bonus of each level, (H,).
             bounds: Upper bound of the value of each level.
             seconds: `second` of all levels, (H, n_blocks, 1), read only.
             spreads: The numbers of each level.
@@ -147,9 +147,9 @@ class QLevel:
         require_finite("theta", thetas)
         require_finite("second", seconds)
         made = []
-        for theta, width, bound, second, spread in zip(thetas, widths, bounds, seconds, spreads, strict=True):
-            everywhere = np.broadcast_to(width, len(theta))  # holds one number
-            made.append(cls._unchecked(theta, whitener, everywhere, (0.0, bound), second, spread))
+        everywhere = np.broadcast_to(widths[:, None], thetas.shape[:2])  # holds one number a level
+        for theta, width, bound, second, spread in zip(thetas, everywhere, bounds, seconds, spreads, strict=True):
+            made.append(cls._unchecked(theta, whitener, width, (0.0, bound), second, spread))
             made[-1]._check_numbers()
         return made
 

@@ -46,41 +46,41 @@ def one_hot_fits(
     whitener = factors.whitener(ridge)
     seen, place = np.unique(rows.blocks, return_inverse=True)
     n_seen, distinct = len(seen), len(seen) == len(place)
-    # The last entry stands for all blocks never seen.
-    counts = np.append(gram[seen, 0, 0], 0.0)
+    counts = gram[seen, 0, 0]
     regularised = counts + ridge
+    # What is computed of blocks has one entry more, which stands for all blocks never seen.
     known = Known.with_samples(np, np.append(whitener[seen, 0, 0], 1.0 / np.sqrt(ridge)) ** 2, ridge)
-    blocks_of = _places(rows.next_blocks, seen, n_blocks)
-    fits = np.zeros((2, spec.horizon, n_blocks, 1))  # theta and second; pages of one array are used again by the next
-    thetas, seconds = fits[:, :, :, 0]
-    moment, moment_sq = np.zeros(n_seen + 1), np.zeros(n_seen + 1)
-    residuals, widths, spreads = np.zeros(spec.horizon), list[float](), list[Spread]()
+    places = _places(seen, n_blocks)
+    next_places = places[np.ascontiguousarray(rows.next_blocks.T)]  # (n_actions, n)
+    thetas, seconds = fits = np.zeros((2, spec.horizon, n_seen + 1))
+    residuals, widths, spreads = np.zeros(spec.horizon), np.zeros(spec.horizon), list[Spread]()
     after = np.zeros(len(place))
     for h in reversed(range(spec.horizon)):
         y = regression_targets(spec, h, rows.rewards, rows.ended, after)
         weighted = rows.weights * y
-        for sums, scale in ((moment, weighted), (moment_sq, weighted * y)):
-            sums[:-1] = scale if distinct else np.bincount(place, scale, minlength=n_seen)
-        theta, second = moment / regularised, moment_sq / regularised
-        thetas[h][seen], seconds[h][seen] = theta[:-1], second[:-1]
+        moment, moment_sq = (
+            scale if distinct else np.bincount(place, scale, minlength=n_seen) for scale in (weighted, weighted * y)
+        )
+        theta = np.divide(moment, regularised, out=thetas[h, :-1])
+        np.divide(moment_sq, regularised, out=seconds[h, :-1])
         fitted = 2 * float(theta @ moment) - float(theta @ (counts * theta))
         residuals[h] = residual = variance_left(float(weighted @ y), fitted, freedom)
         bound = spec.value_bound[h]
         spread = data_spread(
             residual, samples, ridge=ridge, value_bound=bound, kappa=float(kappa[h]), horizon=spec.horizon
         )
-        width = unseen_width(bound, ridge)
+        widths[h] = width = unseen_width(bound, ridge)
         spreads.insert(0, spread)
-        widths.insert(0, width)
         if h:
-            of_block = with_width(np, spread, theta, [second], width, known)
-            after = between(np, highest(of_block.take(blocks_of).T), 0.0, bound).take(rows.following)
-    fits.setflags(write=False)
-    return OneHotFits(QLevel.one_hot(fits[0], whitener, widths, spec.value_bound, fits[1], spreads), residuals)
+            of_block = with_width(np, spread, thetas[h], [seconds[h]], width, known)
+            after = between(np, highest(of_block.take(next_places).T), 0.0, bound).take(rows.following)
+    whole = fits.take(places, axis=2)[..., None]  # one array: its pages are used again by the next fit
+    whole.setflags(write=False)
+    return OneHotFits(QLevel.one_hot(whole[0], whitener, widths, spec.value_bound, whole[1], spreads), residuals)
 
 
-def _places(blocks: IntArray, seen: IntArray, n_blocks: int) -> IntArray:
-    """Where each of the blocks (n, n_actions) stands among those seen, (n_actions, n); len(seen) where it does not."""
+def _places(seen: IntArray, n_blocks: int) -> IntArray:
+    """Where each block stands among those seen, (n_blocks,); len(seen) where it does not."""
     places = np.full(n_blocks, len(seen))
     places[seen] = np.arange(len(seen))
-    return places[np.ascontiguousarray(blocks.T)]
+    return places
