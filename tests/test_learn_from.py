@@ -492,3 +492,65 @@ def test_open_ranges_are_measured_on_the_log(tmp_path: Path) -> None:
     assert (run.warm_up_episodes, run.main_episodes, run.logged_steps) == (0, 5, len(steps))
     agent.save(tmp_path / "pole.s4q")
     assert f"measured on {len(steps)} logged steps" in s4q.Agent.load(tmp_path / "pole.s4q", "CartPole-v1").explain()
+
+
+class InParts(gym.ObservationWrapper):
+    """FrozenLake whose observation says row and column in two parts: a dictionary, or a tuple."""
+
+    def __init__(self, as_tuple: bool = False) -> None:
+        super().__init__(gym.make("FrozenLake-v1"))
+        spaces = {"row": gym.spaces.Discrete(4), "column": gym.spaces.MultiDiscrete([4])}
+        self.as_tuple = as_tuple
+        self.observation_space = gym.spaces.Tuple(spaces.values()) if as_tuple else gym.spaces.Dict(spaces)
+
+    def observation(self, observation: Any) -> Any:
+        parts = {"row": np.int64(observation // 4), "column": np.array([observation % 4])}
+        return tuple(parts.values()) if self.as_tuple else parts
+
+
+def in_parts(as_tuple: bool, env: gym.Env | None = None) -> s4q.Agent:
+    return s4q.Agent(env or InParts(as_tuple), horizon=8, reward_range=(0, 1), seed=2)
+
+
+@pytest.mark.parametrize("as_tuple", [False, True])
+def test_observations_with_parts(as_tuple: bool) -> None:
+    """Steps that were played, in every form of a log: the very same fit."""
+    logger = Logger(InParts(as_tuple))
+    played = in_parts(as_tuple, logger).learn(400, stop=lambda run: run.phases >= 12)
+    steps = logger.steps
+    keys = (0, 1) if as_tuple else ("row", "column")
+
+    def whole(i: int) -> Any:
+        parts = {key: np.array([step[i][key] for step in steps]) for key in keys}
+        return tuple(parts.values()) if as_tuple else parts
+
+    names = ("actions", "rewards", "terminated", "levels")
+    numbers = {name: np.array([step[i] for step in steps]) for name, i in zip(names, (1, 2, 4, 5), strict=True)}
+    over = np.array([not (i + 1 < len(steps) and steps[i + 1][5]) for i in range(len(steps))])
+    columns = numbers | {"observations": whole(0), "next_observations": whole(3)}
+    forms: dict[str, Any] = {
+        "steps": steps,
+        "an array a part": columns,
+        "in order": {name: column for name, column in columns.items() if name != "levels"} | {"truncated": over},
+    }
+    for name, log in forms.items():
+        logged = in_parts(as_tuple).learn_from(log).learner
+        assert logged.q.same_as(played.learner.q), name
+        assert logged.n_logged == len(steps)
+
+
+def test_bad_observations_with_parts_change_nothing() -> None:
+    steps = played_at_random(InParts(), 3, 8)
+    bad = {
+        "step 2 has .*not in the env's": [*steps[:2], ({"row": 4, "column": np.array([0])}, *steps[2][1:]), *steps[3:]],
+        "one entry a step in each part": {
+            "observations": {"row": np.zeros(3, int), "column": np.zeros((2, 1), int)},
+            **{name: np.zeros(3, int) for name in ("actions", "rewards", "terminated", "levels", "next_observations")},
+        },
+    }
+    for says, log in bad.items():
+        agent = in_parts(as_tuple=False)
+        before = bits(agent)
+        with pytest.raises(ValueError, match=says):
+            agent.learn_from(log)
+        assert bits(agent) == before

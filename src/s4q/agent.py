@@ -285,16 +285,12 @@ class Agent:
         Args:
             transitions: A dict of arrays: observations, actions, rewards, next_observations, terminated and, if known,
                 levels; or in their place truncated, where the steps stand in order. Or a list of steps (observation,
-                action, reward, next_observation, terminated[, level]). Or Minari's dataset or episodes.
+                action, reward, next_observation, terminated[, level]). Or Minari's dataset or episodes. Observations
+                with parts (Dict and Tuple spaces) are taken one by one, or with an array for each part.
         """
         if self._interrupted is not None:
             raise ValueError("learn_from comes before `learn`, and this agent is in the middle of one; call resume")
         learner, (space, actions) = self.learner, spaces_of(self.env)
-        if is_raw(space):
-            raise ValueError(
-                f"learn_from reads observations that are arrays or whole numbers; this env has {space}; wrap it with "
-                "gymnasium.wrappers.FlattenObservation and flatten the log"
-            )
         require_warm_start(learner.constants, learner.n_episodes, levels_known=True)  # before a long log is read
         first = ActionNumbers.of(actions)(0)
         if not isinstance(first, int):

@@ -17,6 +17,7 @@ from s4q.core.blocks import Array, BoolArray, IntArray, Phi
 from s4q.core.messages import FeatureMap, Spec, Transitions
 from s4q.core.transitions import one_where_shared
 from s4q.features.batches import require_blocks, require_unit_norms
+from s4q.features.layout import is_raw, raw_batch
 
 _CHUNK = 4096  # steps whose features are computed at once
 _COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminated")
@@ -35,7 +36,7 @@ _FORMS = (
 class StepLog:
     """Steps as arrays. Actions are counted from 0, and rewards shifted to start at 0."""
 
-    observations: NDArray[Any]  # (n, *shape)
+    observations: NDArray[Any]  # (n, *shape), or (n,) objects where observations have parts
     actions: IntArray
     rewards: Array
     next_observations: NDArray[Any]  # of no meaning where the episode terminated
@@ -118,7 +119,7 @@ def read_log(transitions: Any, spec: Spec, space: Any, first_action: int, pool: 
         first_action: The environment's number of action 0.
         pool: True if steps need no level.
     """
-    columns = _columns(transitions)
+    columns = _columns(transitions, is_raw(space))
     n = len(columns["actions"])
     if n == 0:
         raise ValueError("transitions holds no step; pass at least one")
@@ -156,26 +157,27 @@ def read_log(transitions: Any, spec: Spec, space: Any, first_action: int, pool: 
     )
 
 
-def _columns(transitions: Any) -> dict[str, NDArray[Any]]:
-    """The columns of a log in any of its forms."""
+def _columns(transitions: Any, raw: bool) -> dict[str, NDArray[Any]]:
+    """The columns of a log in any of its forms. raw: observations have parts, and are kept as they are."""
     if callable(getattr(transitions, "iterate_episodes", None)):  # a dataset of Minari
-        return _of_episodes(list(transitions.iterate_episodes()))
+        return _of_episodes(list(transitions.iterate_episodes()), raw)
     if isinstance(transitions, Mapping):
         unknown = [str(name) for name in transitions if name not in (*_COLUMNS, *_OPTIONAL)]
         missing = [name for name in _COLUMNS if name not in transitions]
         if unknown or missing:
             told = "; `dones` mixes ends with time limits, so pass `terminated`" if "dones" in unknown else ""
             raise ValueError(f"{_FORMS}; unknown: {', '.join(unknown) or 'none'}, missing: {missing}{told}")
-        return {name: _array(name, transitions[name]) for name in transitions if transitions[name] is not None}
+        given = {name: column for name, column in transitions.items() if column is not None}
+        return {name: _column(name, column, raw) for name, column in given.items()}
     if isinstance(transitions, (str, bytes)) or not isinstance(transitions, Iterable):
         raise ValueError(f"{_FORMS}; got {type(transitions).__name__}")
     rows = list(transitions)
     if rows and all(hasattr(rows[0], name) for name in _MINARI):
-        return _of_episodes(rows)
-    return _of_rows(rows)
+        return _of_episodes(rows, raw)
+    return _of_rows(rows, raw)
 
 
-def _of_rows(rows: list[Any]) -> dict[str, NDArray[Any]]:
+def _of_rows(rows: list[Any], raw: bool) -> dict[str, NDArray[Any]]:
     """The columns of a list of steps."""
     plain = [_row(i, row) for i, row in enumerate(rows)]
     sizes = {len(row) for row in plain}
@@ -183,7 +185,7 @@ def _of_rows(rows: list[Any]) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{_FORMS}; some steps have a level and some have none")
     names = _COLUMNS if sizes == {5} else (*_COLUMNS, "levels")
     columns = zip(*plain, strict=True) if plain else [()] * len(names)
-    return {name: _array(name, list(column)) for name, column in zip(names, columns, strict=False)}
+    return {name: _column(name, list(column), raw) for name, column in zip(names, columns, strict=False)}
 
 
 def _row(i: int, row: Any) -> tuple[Any, ...]:
@@ -199,16 +201,16 @@ def _row(i: int, row: Any) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def _of_episodes(episodes: list[Any]) -> dict[str, NDArray[Any]]:
+def _of_episodes(episodes: list[Any], raw: bool) -> dict[str, NDArray[Any]]:
     """The columns of episodes in Minari's format: one observation more than there are steps."""
     found: dict[str, list[Any]] = {name: [] for name in (*_COLUMNS, "levels")}
     for i, episode in enumerate(episodes):
-        if isinstance(episode.observations, (Mapping, tuple)):
+        if not raw and isinstance(episode.observations, (Mapping, tuple)):
             raise ValueError(
-                f"episode {i} has observations of several parts ({type(episode.observations).__name__}); flatten the "
-                "environment's observations, and the log, to arrays"
+                f"episode {i} has observations of several parts ({type(episode.observations).__name__}), but those of "
+                "the env have none; pass a log of this environment"
             )
-        observations, n = _array("observations", episode.observations), len(episode.actions)
+        observations, n = _column("observations", episode.observations, raw), len(episode.actions)
         if len(observations) != n + 1:
             raise ValueError(f"episode {i} has {n} actions, so it needs {n + 1} observations; got {len(observations)}")
         found["observations"].append(observations[:-1])
@@ -219,6 +221,29 @@ def _of_episodes(episodes: list[Any]) -> dict[str, NDArray[Any]]:
         found["terminated"].append(_array("terminations", episode.terminations))
     empty = [np.zeros(0)]
     return {name: np.concatenate(pieces or empty) for name, pieces in found.items()}
+
+
+def _column(name: str, values: Any, raw: bool) -> NDArray[Any]:
+    """One column; observations with parts become an array of objects, one a step."""
+    if not (raw and name.endswith("observations")):
+        return _array(name, values)
+    return raw_batch(_step_by_step(name, values) if isinstance(values, (Mapping, tuple)) else list(values))
+
+
+def _step_by_step(name: str, parts: Any) -> list[Any]:
+    """The observations of a log that holds an array for each part of them."""
+    if isinstance(parts, Mapping):
+        columns = [_step_by_step(name, part) for part in parts.values()]
+        return [dict(zip(parts, row, strict=True)) for row in zip(*_of_one_length(name, columns), strict=True)]
+    if isinstance(parts, tuple):
+        return list(zip(*_of_one_length(name, [_step_by_step(name, part) for part in parts]), strict=True))
+    return list(parts)
+
+
+def _of_one_length(name: str, columns: list[list[Any]]) -> list[list[Any]]:
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(f"{name} of the log must have one entry a step in each part; got {[*map(len, columns)]}")
+    return columns
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:
@@ -233,6 +258,12 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 def _observations(name: str, values: NDArray[Any], space: Any, needed: BoolArray) -> NDArray[Any]:
     """Observations of the environment's shape and within its bounds, wherever they are needed."""
+    if is_raw(space):
+        outside = next((i for i in np.flatnonzero(needed).tolist() if not space.contains(values[i])), None)
+        if outside is not None:
+            shown = values[outside]
+            raise ValueError(f"{name} of the log: step {outside} has {shown}, which is not in the env's {space}")
+        return values
     shape = tuple(space.shape or ())
     if values.shape[1:] != shape:
         raise ValueError(f"{name} of the log must have shape (steps, *{shape}) as the env's have; got {values.shape}")
@@ -300,7 +331,11 @@ def _levels(values: NDArray[Any]) -> IntArray:
 def _levels_in_order(observations: NDArray[Any], following: NDArray[Any], over: BoolArray) -> IntArray:
     """The levels of steps that stand in the order in which they were taken, episode after episode."""
     going = np.flatnonzero(~over[:-1])
-    differ = (following[going] != observations[going + 1]).reshape(len(going), -1).any(axis=1)
+    if observations.dtype == object:
+        pairs = zip(following[going], observations[going + 1], strict=True)
+        differ = np.array([not _equal(*pair) for pair in pairs], dtype=np.bool_)
+    else:
+        differ = (following[going] != observations[going + 1]).reshape(len(going), -1).any(axis=1)
     if differ.any():
         i = int(going[np.argmax(differ)])
         raise ValueError(
@@ -309,3 +344,12 @@ def _levels_in_order(observations: NDArray[Any], following: NDArray[Any], over: 
         )
     first = np.concatenate([[0], np.flatnonzero(over[:-1]) + 1])
     return np.asarray(np.arange(len(over)) - np.repeat(first, np.diff([*first, len(over)])))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Are two observations with parts the same?"""
+    if isinstance(one, Mapping):
+        return all(_equal(part, other[key]) for key, part in one.items())
+    if isinstance(one, tuple):
+        return all(map(_equal, one, other))
+    return bool(np.all(np.asarray(one) == np.asarray(other)))
