@@ -80,6 +80,7 @@ class Outcome:
 
     fresh: float  # mean return of `agent.policy` on fresh episodes
     exact: float | None  # the value of that policy, where it can be computed
+    no_bonus: float | None  # the same of `agent.no_bonus`
     training: float  # mean return while learning
     newest: float | None  # mean return of the newest phase
     phases: int
@@ -95,7 +96,8 @@ def play(case: Case) -> Outcome:
     returns = [point.mean_return for point in run.curve if point.mean_return is not None]
     return Outcome(
         fresh=agent.evaluate(case.fresh).mean,
-        exact=exact_value(case.row, agent),
+        exact=exact_value(case.row, agent.policy),
+        no_bonus=exact_value(case.row, agent.no_bonus),
         training=float(run.mean_return or 0.0),
         newest=returns[-1] if returns else None,
         phases=run.phases,
@@ -104,12 +106,12 @@ def play(case: Case) -> Outcome:
     )
 
 
-def exact_value(name: str, agent: s4q.Agent) -> float | None:
-    """The value of the agent's policy, where the environment can be solved exactly."""
+def exact_value(name: str, policy: s4q.Policy) -> float | None:
+    """The value of an agent's policy, where the environment can be solved exactly."""
     if name == "FrozenLake-v1":
-        return float(lake().value(agent.learner.best))
+        return float(lake().value(policy.q))
     if name == "Blackjack-v1":
-        return blackjack_values(lambda hand, step: int(agent.predict(hand, state=step)[0]))[1]
+        return blackjack_values(lambda hand, step: int(policy.act(hand, step)))[1]
     return None
 
 
@@ -205,6 +207,7 @@ def line(row: Row, outcomes: Sequence[Outcome]) -> list[str]:
     fresh = np.array([one.fresh for one in outcomes])
     exact = [one.exact for one in outcomes if one.exact is not None]
     counted = np.array(exact) if row.exact else fresh
+    plain = [one.no_bonus for one in outcomes if one.no_bonus is not None]
     newest = [one.newest for one in outcomes if one.newest is not None]
     target = row.target()
     return [
@@ -212,6 +215,7 @@ def line(row: Row, outcomes: Sequence[Outcome]) -> list[str]:
         f"{row.episodes:,}",
         f"{fresh.mean():.4g} ({fresh.min():.4g})",
         f"{np.mean(exact):.4f} ({min(exact):.4f})" if exact else "",
+        f"{np.mean(plain):.4f} ({min(plain):.4f})" if plain else "",
         f">= {target:.4g}",
         yes(bool(counted.mean() >= target - 1e-9)),
         f"{np.mean(newest):.4g}" if newest else "",
@@ -232,7 +236,18 @@ def table(
     kept: Path | None = None,
 ) -> Table:
     """A line per row. `kept` is the file of `--json`."""
-    headers = ("episodes", "best policy", "exact value", "target", "met", "newest phase", "phases", "bytes", "CPU s")
+    headers = (
+        "episodes",
+        "best policy",
+        "exact value",
+        "no bonus",
+        "target",
+        "met",
+        "newest phase",
+        "phases",
+        "bytes",
+        "CPU s",
+    )
     title = (
         f"Agent(id).learn(episodes), {seeds} seeds: mean return (worst) of the best policy on {fresh:,} fresh episodes"
     )
@@ -255,7 +270,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     size = {"seeds": given.seeds, "first_seed": given.first_seed, "episodes": given.episodes, "fresh": given.fresh}
     rows = chosen(ROWS, given.rows)
-    Console(width=150).print(table(rows, **size, processes=given.processes, kept=given.json))
+    Console(width=170).print(table(rows, **size, processes=given.processes, kept=given.json))
 
 
 if __name__ == "__main__":

@@ -237,12 +237,12 @@ def test_agents_are_judged_by_what_their_row_says(capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out
     assert "CliffWalking-v1" in printed
     assert "NO" in printed
-    made = agents.Outcome(-13.0, None, -20.0, -13.0, 10, 1000, 1.0)
+    made = agents.Outcome(-13.0, None, None, -20.0, -13.0, 10, 1000, 1.0)
     cliff = next(row for row in agents.ROWS if row.name == "CliffWalking-v1")
-    assert agents.line(cliff, [made, replace(made, fresh=-13.0)])[2:6] == ["-13 (-13)", "", ">= -13", "yes"]
+    assert agents.line(cliff, [made, replace(made, fresh=-13.0)])[2:7] == ["-13 (-13)", "", "", ">= -13", "yes"]
     hands = next(row for row in agents.ROWS if row.name == "Blackjack-v1")
     lucky = replace(made, fresh=0.5, exact=-0.2)
-    assert agents.line(hands, [lucky])[5] == "NO"  # the exact value counts, not the luck of a thousand hands
+    assert agents.line(hands, [lucky])[6] == "NO"  # the exact value counts, not the luck of a thousand hands
 
 
 @pytest.mark.slow

@@ -300,10 +300,31 @@ def test_best_and_newest_are_both_there(tmp_path: Path) -> None:
     for which in ("best", "newest"):
         found = agent.evaluate(300, policy=which)  # type: ignore[arg-type]
         assert found.mean == pytest.approx(exact[which], abs=0.12)
-    with pytest.raises(ValueError, match=r"policy must be .best.* or .newest.; got 'last'"):
+    with pytest.raises(ValueError, match=r"policy must be .best.*, .newest. or .no_bonus.*; got 'last'"):
         agent.evaluate(3, policy="last")  # type: ignore[arg-type]
     agent.newest.save(tmp_path / "newest.s4q")
     assert s4q.Policy.load(tmp_path / "newest.s4q").q.same_as(agent.learner.policy)
+
+
+def test_the_newest_policy_without_its_bonus(tmp_path: Path) -> None:
+    """It takes the action with the highest fitted value, whatever was seen how often."""
+    agent = s4q.Agent(gym.make("FrozenLake-v1"), horizon=20, reward_range=(0, 1), seed=0).learn(200)
+    states = np.arange(16)
+    theta = agent.learner.policy.theta.reshape(20, 16, 4)  # one-hot: a number for every pair
+    for h in (0, 7, 19):
+        assert agent.no_bonus.act(states, h).tolist() == theta[h].argmax(axis=1).tolist()
+        estimates = agent.no_bonus.q_values(states, np.full(16, h))
+        np.testing.assert_allclose(estimates, theta[h], atol=1e-12)
+        assert agent.predict(states, np.full(16, h), policy="no_bonus")[0].tolist() == theta[h].argmax(axis=1).tolist()
+    assert any(agent.no_bonus.act(states, h).tolist() != agent.newest.act(states, h).tolist() for h in range(20))
+    agent.no_bonus.save(tmp_path / "plain.policy")
+    assert s4q.Policy.load(tmp_path / "plain.policy").q.same_as(agent.no_bonus.q)
+    before = agent.no_bonus
+    assert agent.no_bonus is before  # made once
+    phases = agent.learner.phases
+    while agent.learner.phases == phases:
+        agent.learn(10)
+    assert agent.no_bonus is not before  # of the new fit
 
 
 def parts(states: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +34,7 @@ from s4q.collectors.stepping.foreign_envs import require_no_picture
 from s4q.collectors.stepping.logged_steps import read_log
 from s4q.collectors.stepping.observations import batch_of
 from s4q.collectors.stepping.warm_up import n_warm_up_episodes, random_play
+from s4q.core.linear_q import LinearQ
 from s4q.core.messages import MOST_STEPS, Evaluate, FeatureMap, Spec
 from s4q.core.validation import drawn_seed, require_count
 from s4q.deployed_policy import Policy
@@ -60,7 +61,7 @@ from s4q.running.same_problem import description_of, differences
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WhichPolicy = Literal["best", "newest"]
+WhichPolicy = Literal["best", "newest", "no_bonus"]
 _OVERRIDE = "pass allow_other=True if it is the same problem all the same"
 _MANY_CALLS = 20  # of `predict` without a state: no longer a look at the first step
 _EVALUATION = 0  # request id that no run uses for its evaluations
@@ -213,7 +214,7 @@ class Agent:
         self.env = env
         self.features = features
         self.learner = learner
-        self._policies: dict[WhichPolicy, Policy] = {}  # made when first asked for
+        self._policies: dict[WhichPolicy, tuple[Policy, LinearQ]] = {}  # made when first asked for; of which fit
 
     @property
     def n_episodes(self) -> int:
@@ -240,15 +241,27 @@ class Agent:
         """The newest policy, which explores next. It may be worse than `best`."""
         return self._deployed("newest")
 
+    @property
+    def no_bonus(self) -> Policy:
+        """The newest policy without its bonus: it takes what the data says is best, and tries nothing out.
+
+        It is often better than `best` where returns vary much and most was seen often, as in Blackjack. It was never
+        played, so no return speaks for it: evaluate it first.
+        """
+        return self._deployed("no_bonus")
+
     def _deployed(self, which: WhichPolicy) -> Policy:
-        if which not in ("best", "newest"):
-            raise ValueError(f'policy must be "best" (by its own returns) or "newest"; got {which!r}')
+        if which not in get_args(WhichPolicy):
+            raise ValueError(
+                f'policy must be "best" (by its own returns), "newest" or "no_bonus" (the newest, without its bonus); '
+                f"got {which!r}"
+            )
         q = self.learner.best if which == "best" else self.learner.policy
-        known = self._policies.get(which)
-        if known is None or known.q is not q:
+        known, made_of = self._policies.get(which, (None, None))
+        if known is None or made_of is not q:
             space, actions = spaces_of(self.env)
-            known = self._policies[which] = Policy(
-                q,
+            known = Policy(
+                q.without_bonus() if which == "no_bonus" else q,
                 self.features,
                 self.learner.spec,
                 actions=ActionNumbers.of(actions).many(np.arange(self.learner.spec.n_actions)),
@@ -256,6 +269,7 @@ class Agent:
                 env=env_name(self.env),
                 space=space,
             )
+            self._policies[which] = (known, q)
         return known
 
     @property
@@ -452,7 +466,7 @@ class Agent:
             state: Step of each episode, as the last call returned it. None (default): the first step.
             episode_start: True where an episode begins anew. None (default): nowhere.
             deterministic: Ignored, because the policy is greedy.
-            policy: "best" (default), by its own returns, or "newest".
+            policy: "best" (default), by its own returns, "newest", or "no_bonus": the newest, without its bonus.
         """
         del deterministic
         self._note_state(state is None and episode_start is None)
@@ -497,7 +511,7 @@ class Agent:
         Args:
             episodes: Number of episodes.
             first: Number of the first of them, 0 by default; another one plays other episodes.
-            policy: "best" (default), by its own returns, or "newest".
+            policy: "best" (default), by its own returns, "newest", or "no_bonus": the newest, without its bonus.
         """
         require_count("episodes", episodes, "the number of episodes to play")
         require_count("first", first, "the number of the first episode", at_least=0)

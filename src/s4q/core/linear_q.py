@@ -96,6 +96,14 @@ class LinearQ:
         numbers = sum(2 * (level.clip != (-inf, inf)) + 4 * (level.second is not None) for level in self.levels)
         return sum(arrays.values()) + 8 * numbers
 
+    def without_bonus(self) -> "LinearQ":
+        """The same parameters and clips, and no bonus.
+
+        >>> LinearQ.from_arrays(np.ones((1, 2, 1)), np.ones((1, 2, 1, 1)), [0.5]).without_bonus()
+        LinearQ(1 level, 2 blocks of 1)
+        """
+        return LinearQ([QLevel(level.theta, clip=level.clip) for level in self.levels])
+
     def same_as(self, other: "LinearQ") -> bool:
         """True if all parameters are equal, bit for bit."""
         return self.horizon == other.horizon and all(map(_same, self.levels, other.levels))
