@@ -1,13 +1,16 @@
 """Executors: two workers against one, and what it costs to send shards: `python -m benchmarks.executors [--ray]`.
 
 Wall time is the least of a few repetitions, taken in turn, and the load of the machine stands in the title. On a busy
-machine wall times say little, so CPU time stands beside them: it shows what sending costs, whatever else runs.
+machine wall times say little, so CPU time stands beside them. It is that of all processes, those of Ray included.
+`sending` is the part of it that was spent outside of shards, over the CPU without workers: requests and answers that
+are packed, sent, unpacked and added. The whole CPU over that without workers also has what cores do to each other.
 """
 
 import argparse
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +23,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 import s4q
+from benchmarks.clock import cpu_of_descendants
 from benchmarks.collectors import Torus, dense_waves, optimistic_q
 from s4q.collectors import BatchCollector, GymCollector
 from s4q.core.messages import Evaluate, Mixture, Regress, Request
@@ -30,6 +34,19 @@ N_ACTIONS = 8
 
 
 @dataclass(frozen=True)
+class Times:
+    """What a request took. Starting workers is not counted."""
+
+    wall: float
+    cpu: float  # of this process and of all that it has started
+    sending: float  # that part of it which no shard needed: what an executor adds
+
+    def least(self, other: "Times") -> "Times":
+        """The least of each."""
+        return Times(min(self.wall, other.wall), min(self.cpu, other.cpu), min(self.sending, other.sending))
+
+
+@dataclass(frozen=True)
 class Work:
     """Requests of one kind, and the collector that answers them."""
 
@@ -37,15 +54,19 @@ class Work:
     collector: Any
     requests: list[Request]
 
-    def done_by(self, executor: Executor) -> tuple[float, float]:
-        """Wall and CPU seconds, those of workers included. Starting workers is not counted."""
+    def done_by(self, executor: Executor) -> Times:
+        """The times of the requests after the first."""
         with executor.session(self.collector) as session:
             collect(session, self.requests[0])  # workers start and build what they need
-            cpu, wall, elsewhere = time.process_time(), time.perf_counter(), session.cost.cpu_seconds
+            here, elsewhere, playing = time.process_time(), cpu_of_descendants(), session.cost.cpu_seconds
+            wall = time.perf_counter()
             for request in self.requests[1:]:
                 collect(session, request)
-            cpu_here = time.process_time() - cpu
-            return time.perf_counter() - wall, cpu_here + session.cost.cpu_seconds - elsewhere
+            wall = time.perf_counter() - wall
+            cpu = time.process_time() - here + cpu_of_descendants() - elsewhere
+            # `Serial` plays here and adds up in the same loop: what it adds cannot be told from what it plays.
+            alone = isinstance(executor, s4q.Serial)
+            return Times(wall, cpu, 0.0 if alone else cpu - (session.cost.cpu_seconds - playing))
 
 
 def environment_bound(n_shards: int) -> Work:
@@ -96,38 +117,44 @@ def replay_of_environment(n_shards: int) -> Work:
     )
 
 
-def compared(work: Work, executors: dict[str, Executor], repeat: int) -> dict[str, tuple[float, float]]:
-    """The least wall and the least CPU seconds of each executor, over repetitions taken in turn."""
-    best = dict.fromkeys(executors, (np.inf, np.inf))
+def compared(work: Work, executors: dict[str, Executor], repeat: int) -> dict[str, Times]:
+    """The least times of each executor, over repetitions taken in turn."""
+    best = {name: Times(np.inf, np.inf, np.inf) for name in executors}
     for _ in range(repeat):
         for name, executor in executors.items():
-            wall, cpu = work.done_by(executor)
-            best[name] = (min(best[name][0], wall), min(best[name][1], cpu))
+            best[name] = best[name].least(work.done_by(executor))
     return best
 
 
 def speed_table(works: list[Callable[[], Work]], repeat: int = 5, with_ray: bool = False) -> Table:
-    """One against two workers; what one worker costs more than none."""
+    """One against two workers; what workers cost more than none. All executors take turns."""
     load = os.getloadavg()[0]
     cores = len(os.sched_getaffinity(0))
     table = Table(title=f"Executors: best of {repeat}, load {load:.1f} on {cores} cores at the beginning")
-    walls, cpus = ("none, s", "1 worker, s", "2 workers, s", "2 against 1"), ("CPU of 1 / none - 1", "of 2")
-    for column in ("work", "kind", *walls, *cpus):
+    walls, against = ("none, s", "1 worker, s", "2 workers, s"), ("2 against 1", "2 against none")
+    for column in ("work", "kind", *walls, *against, "sending, 1", "2", "CPU of 1 / none - 1", "of 2"):
         table.add_column(column)
     kinds: dict[str, Callable[[int], Any]] = {"processes": s4q.Processes}
     if with_ray:
         kinds["Ray"] = lambda n: s4q.Ray(workers=n)
     for make in works:
         work = make()
-        for kind, executor in kinds.items():
-            with executor(2) as two, executor(1) as one:
-                best = compared(work, {"none": s4q.Serial(), "1": one, "2": two}, repeat)
+        with ExitStack() as stack:
+            executors: dict[str, Executor] = {"none": s4q.Serial()}
+            for kind, executor in kinds.items():
+                for n in (2, 1):  # both kinds of Ray share the cluster of the first, which has two cores
+                    executors[f"{kind} {n}"] = stack.enter_context(executor(n))
+            best = compared(work, executors, repeat)
+        none = best["none"]
+        for kind in kinds:
+            one, two = best[f"{kind} 1"], best[f"{kind} 2"]
             table.add_row(
                 work.name,
                 kind,
-                *(f"{best[name][0]:.2f}" for name in ("none", "1", "2")),
-                f"{best['1'][0] / best['2'][0]:.2f}",
-                *(f"{100 * (best[name][1] / best['none'][1] - 1):.1f} %" for name in ("1", "2")),
+                *(f"{times.wall:.2f}" for times in (none, one, two)),
+                *(f"{times.wall / two.wall:.2f}" for times in (one, none)),
+                *(f"{100 * times.sending / none.cpu:.1f} %" for times in (one, two)),
+                *(f"{100 * (times.cpu / none.cpu - 1):.1f} %" for times in (one, two)),
             )
     return table
 

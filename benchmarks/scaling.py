@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 import s4q
 from benchmarks.clock import cpu_seconds
 from benchmarks.collectors import Torus, dense_waves, optimistic_q
-from benchmarks.executors import HORIZON, N_ACTIONS, Work
+from benchmarks.executors import HORIZON, N_ACTIONS, Work, compared
 from s4q.collectors import BatchCollector
 from s4q.core.messages import Evaluate, Mixture, Regress, Request, Shard
 from s4q.running.executors import collect
@@ -190,10 +190,10 @@ def check_table(costs: Costs, n_shards: int = 8, repeat: int = 3, dim: int = 128
         table.add_column(column)
     for n in (1, 2):
         with s4q.Processes(n) as executor:
-            walls, cpus = zip(*(work.done_by(executor) for _ in range(repeat)), strict=True)
+            best = compared(work, {"workers": executor}, repeat)["workers"]
         cpu = n_shards * (play + answer) + n * payload
         wall = simulated(n_shards, n, play, answer, payload)
-        table.add_row(f"{n}", f"{cpu:.2f}", f"{min(cpus):.2f}", f"{wall:.2f}", f"{min(walls):.2f}")
+        table.add_row(f"{n}", f"{cpu:.2f}", f"{best.cpu:.2f}", f"{wall:.2f}", f"{best.wall:.2f}")
     return table
 
 
