@@ -354,6 +354,7 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     ("episodes", lambda: s4q.compare(["chain"], ["s4q"], episodes=0), r"episodes .*got 0"),
     ("first seed", lambda: s4q.compare(["chain"], ["s4q"], first_seed=-1), r"first_seed .*got -1"),
     ("processes", lambda: s4q.compare(["chain"], ["s4q"], processes=0), r"processes .*got 0"),
+    ("ray", lambda: s4q.compare(["chain"], ["s4q"], ray="local"), r"ray must be s4q.Ray\(\), or None.*got 'local'"),  # type: ignore[arg-type]
     ("name", lambda: named_learner("x"), r"learner must be one of .*got 'x'"),
 ]
 
@@ -391,6 +392,21 @@ def test_malformed_files_are_refused_in_one_line(tmp_path: Path, text: str, mess
 
 def invoked(*arguments: str) -> Any:
     return CliRunner(env={"COLUMNS": "1000"}).invoke(app, ["compare", *arguments])
+
+
+@pytest.mark.parametrize(("more", "processes"), [([], 2), (["--workers", "3"], 3), (["--processes", "1"], 1)])
+def test_the_command_says_how_many_runs_are_played_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, more: list[str], processes: int
+) -> None:
+    told: list[Any] = []
+
+    def noted(*_: Any, **given: Any) -> s4q.Comparison:
+        told.append((given["processes"], given["ray"]))
+        return s4q.compare([SMALL], ["psrl"], seeds=1, episodes=1, processes=1)
+
+    monkeypatch.setattr("s4q.cli.compare_command.compared", noted)
+    assert invoked("-p", SMALL, "-l", "psrl", *more).exit_code == 0
+    assert told == [(processes, None)]
 
 
 def test_the_command_prints_tables_json_and_plots(tmp_path: Path) -> None:

@@ -86,6 +86,19 @@ class Deadly(Drift):
         return super().reset(seed=seed, options=options)
 
 
+def survivor(call: tuple[Path, int]) -> int:
+    """Kills its process so many times, counted in a file, and then says how often it was called."""
+    notes, deaths = call
+    if deaths < 0:
+        raise ValueError(f"deaths must not be negative; got {deaths}")
+    with open(notes, "a") as file:
+        file.write("x")
+    called = len(notes.read_text())
+    if called <= deaths:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return called
+
+
 def attempts(notes: Path) -> list[int]:
     """Process ids of all shards that Noted collectors began, in their order."""
     return [int(line.split()[0]) for line in notes.read_text().splitlines()] if notes.exists() else []

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import platform
 import re
 import signal
 import subprocess
@@ -362,6 +363,35 @@ def test_executors_travel_without_their_processes(two: s4q.Processes) -> None:
     assert (copy.workers, copy._pool) == (2, None)
 
 
+FAULTS = """
+import resource
+import numpy as np
+np.ones(10**6)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(50):
+    a = np.ones(10**6 // 8 * 2)
+    b = a + a
+    del a, b
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the variables are those of glibc")
+def test_workers_keep_the_memory_of_freed_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in processes._MALLOC:
+        monkeypatch.delenv(name, raising=False)
+
+    def faults(environment: dict[str, str]) -> int:
+        env = {**os.environ, **environment}
+        return int(subprocess.run([sys.executable, "-c", FAULTS], env=env, capture_output=True, check=True).stdout)
+
+    # Arrays of 2 MB, which are cleared by the system page by page whenever they are new.
+    given_back = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+    assert faults(given_back) > 10_000 > 5 * faults(processes.worker_environment())
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "5")
+    assert not processes._MALLOC.items() & processes.worker_environment().items()  # the user's stays
+
+
 def test_a_missing_extra_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match=r'^Ray needs pip install "s4q\[ray\]"$'):
@@ -404,6 +434,8 @@ def test_the_command_with_workers() -> None:
 
 def test_the_command_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    told = CliRunner().invoke(app, ["train", "FrozenLake-v1", "--ray", "local"], env={"COLUMNS": "200"})
-    assert told.exit_code == 2
-    assert 'Ray needs pip install "s4q[ray]"' in told.output
+    for line in (["train", "FrozenLake-v1"], ["compare", "-p", "chain", "-l", "s4q"]):
+        for address in ([], ["local"], ["10.0.0.1:6379"]):
+            told = CliRunner().invoke(app, [*line, "--ray", *address], env={"COLUMNS": "200"})
+            assert told.exit_code == 2
+            assert told.stderr.splitlines()[0] == 'error: Ray needs pip install "s4q[ray]"'

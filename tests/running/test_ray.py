@@ -1,5 +1,6 @@
 """The Ray executor: the same bits as without, and whatever dies. Skipped where Ray is missing; `make ray` has it."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -7,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from executor_runs import HORIZON, KINDS, RIVER, Deadly, Noted, attempts, outcome
+from executor_runs import HORIZON, KINDS, RIVER, Deadly, Noted, attempts, outcome, survivor
 from executor_storms import kill_the_driver, killing, played, same
 from small_envs import Waves
 from states import bits
+from typer.testing import CliRunner
 
 import s4q
+from s4q.cli import app
 from s4q.collectors import GymCollector
 
 ray = pytest.importorskip("ray", reason='Ray is missing; `pip install "s4q[ray]"` brings it, and so does `make ray`')
@@ -45,6 +48,39 @@ def test_a_kill_storm_on_ray(cluster: s4q.Ray, tmp_path: Path) -> None:
     assert 100 < len(attempts(notes)) <= 100 + len(killed)
     assert 0 < cost.lost_tries <= len(killed)
     assert same(answer, played(Noted(RIVER, 3, tmp_path / "others", 0.0), s4q.Serial(), 100)[0])
+
+
+def test_a_comparison_on_ray_has_the_rows_of_one_without(cluster: s4q.Ray, tmp_path: Path) -> None:
+    cells: Any = (["chain:n_states=3,horizon=3", "low_rank"], ["s4q", "q_learning"])
+
+    def rows(**how: Any) -> list[dict[str, Any]]:
+        timed = ("cpu_seconds", "learner_seconds", "curve")
+        found = s4q.compare(*cells, seeds=2, episodes=30, **how)
+        return [{key: value for key, value in row.items() if key not in timed} for row in found]
+
+    results = tmp_path / "r.sqlite"
+    alone = rows(processes=1)
+    assert rows(ray=cluster, results=results) == alone
+    assert rows(processes=1, results=results) == alone
+    # All of them are kept, so nothing is played: not even the address is looked for.
+    assert rows(ray=s4q.Ray("nowhere:1"), results=results) == alone
+
+
+def test_the_command_compares_on_ray(cluster: s4q.Ray) -> None:
+    line = ["compare", "-p", "chain:n_states=3,horizon=3", "-l", "psrl", "--seeds", "2", "--episodes", "9", "--json"]
+    alone, on_ray = (CliRunner().invoke(app, [*line, *how]) for how in (["--workers", "1"], ["--ray"]))
+    assert alone.exit_code == on_ray.exit_code == 0, on_ray.output
+    regrets = [[row["regret"] for row in json.loads(done.stdout)] for done in (alone, on_ray)]
+    assert regrets[0] == regrets[1]
+
+
+def test_calls_whose_worker_dies_are_made_again(cluster: s4q.Ray, tmp_path: Path) -> None:
+    calls = [(tmp_path / str(i), i % 3) for i in range(7)]
+    assert dict(cluster.each(survivor, calls)) == {call: call[1] + 1 for call in calls}
+    with pytest.raises(RuntimeError, match=r"2 workers died over .*doomed"):
+        list(s4q.Ray(workers=2, tries=2).each(survivor, [(tmp_path / "doomed", 5)]))
+    with pytest.raises(RuntimeError, match=r"(?s)a Ray task failed: .*must not be negative"):
+        list(cluster.each(survivor, [(tmp_path / "x", -1)]))
 
 
 def test_a_task_that_always_fails_stops_the_run_with_the_cause(cluster: s4q.Ray, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from s4q.baselines.named_learners import LEARNERS
 from s4q.cli.arguments import BUILDERS, QuietOption, refusals, whole_number
+from s4q.cli.executor_options import RayAddress, ray_at
 from s4q.comparing.comparison import compare as compared
 from s4q.comparing.plan import Plan, plan_of, read_plan, written
 from s4q.comparing.report_page import write_comparison
@@ -46,7 +48,16 @@ def compare(
     first_seed: Annotated[
         int | None, typer.Option(help="The first seed; 0 without it. The others follow it.", show_default=False)
     ] = None,
-    processes: Annotated[int, typer.Option(help="Runs at a time.")] = 2,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            "--workers",
+            help="Runs at a time, each in a process of its own; 2 without it, and with --ray the cores of the cluster.",
+            show_default=False,
+        ),
+    ] = None,
+    ray: RayAddress = None,
     results: Annotated[
         Path | None,
         typer.Option(help="SQLite file of finished runs. A killed comparison goes on from it with the same line."),
@@ -79,7 +90,9 @@ def compare(
                 plan = plan_of(**{"seeds": 5, "episodes": 5000, **given})
             place = _report_place(report, results)
             _require_own_file(place, report, results, file)
-            found = compared(plan, processes=processes, results=results, progress_bar=not quiet)
+            with nullcontext() if ray is None else ray_at(ray, processes) as cluster:
+                at_a_time = 2 if processes is None else processes
+                found = compared(plan, processes=at_a_time, ray=cluster, results=results, progress_bar=not quiet)
     except KeyboardInterrupt:
         kept = "nothing was kept; pass --results" if results is None else f"go on with the same line; kept in {results}"
         typer.echo(f"interrupted: {kept}", err=True)

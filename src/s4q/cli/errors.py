@@ -18,6 +18,7 @@ from typing import Any, final
 import typer
 from typer.core import TyperGroup
 
+from s4q.cli.executor_options import with_ray_address
 from s4q.cli.option_names import with_option_names
 
 REFUSED, FAILED = 2, 3
@@ -71,7 +72,11 @@ class Commands(TyperGroup):
         debug = "--debug" in words
         try:
             code = super().main(
-                [word for word in words if word != "--debug"], prog_name, complete_var, standalone_mode=False, **extra
+                with_ray_address([word for word in words if word != "--debug"]),
+                prog_name,
+                complete_var,
+                standalone_mode=False,
+                **extra,
             )
         except Refusal as error:
             _say(str(error), _HINT, debug)

@@ -1,4 +1,4 @@
-"""compare: play all cells of a plan, in parallel processes, and go on where an earlier comparison was killed.
+"""compare: play all cells of a plan, in parallel processes or on a Ray cluster, and go on where one was killed.
 
 A worker has one BLAS thread, plays whole runs and ends with its parent. Only this process writes the results file.
 """
@@ -20,6 +20,7 @@ from s4q.comparing.plan import Plan, plan_of
 from s4q.comparing.results import Comparison
 from s4q.comparing.results_file import ResultsFile
 from s4q.core.validation import require_count
+from s4q.running.executors import Ray
 
 
 def compare(
@@ -30,6 +31,7 @@ def compare(
     episodes: int = 5000,
     first_seed: int = 0,
     processes: int = 2,
+    ray: Ray | None = None,
     results: str | PathLike[str] | None = None,
     progress_bar: bool = False,
 ) -> Comparison:
@@ -47,6 +49,8 @@ def compare(
         first_seed: The first seed; the others follow it. 0 by default. Choose settings on other seeds than those that
             judge them.
         processes: Runs at a time. 1 plays them in this process.
+        ray: A Ray cluster that plays the runs, each as one task; `processes` is not used then. The rows are the same,
+            CPU times aside. None (default): processes of this machine.
         results: SQLite file of finished runs. Runs that it holds are not played again, and a comparison that was killed
             goes on with the same arguments. None (default): nothing is written.
         progress_bar: True shows a bar, on a terminal only.
@@ -57,6 +61,8 @@ def compare(
     """
     plan = problems if isinstance(problems, Plan) else plan_of(problems, learners, seeds, episodes, first_seed)
     require_count("processes", processes, "the number of runs at a time")
+    if not isinstance(ray, Ray | None):
+        raise ValueError(f"ray must be s4q.Ray(), or None for processes of this machine; got {ray!r}")
     refused = _refusals(plan)
     cells = [
         Cell(problem, learner, seed, plan.episodes)
@@ -70,7 +76,7 @@ def compare(
         found = {cell_key(cell): kept.find(cell) for cell in cells}
         missing = [cell for cell in cells if found[cell_key(cell)] is None]
         with _bar(len(cells), len(cells) - len(missing), progress_bar) as advance:
-            for cell, outcome in _played(missing, min(processes, max(len(missing), 1))):
+            for cell, outcome in _played(missing, min(processes, max(len(missing), 1)), ray):
                 kept.keep(cell, outcome)
                 found[cell_key(cell)] = outcome
                 advance(f"{cell.learner.name} on {cell.problem.name}")
@@ -102,8 +108,11 @@ def _refusals(plan: Plan) -> dict[tuple[str, str], str]:
     return refused
 
 
-def _played(cells: list[Cell], processes: int) -> Iterator[tuple[Cell, Outcome]]:
+def _played(cells: list[Cell], processes: int, ray: Ray | None) -> Iterator[tuple[Cell, Outcome]]:
     """The outcomes, as they come."""
+    if ray is not None:
+        yield from ray.each(play, cells)
+        return
     if processes == 1:
         with threadpool_limits(limits=1):
             for cell in cells:

@@ -7,11 +7,11 @@ was lost. A task may run anywhere, so it brings what it needs; workers only reme
 import os
 import time
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from threadpoolctl import threadpool_limits
 
@@ -24,6 +24,7 @@ from s4q.running.executors.playing_ahead import AheadSession, Outcome, Payload, 
 from s4q.running.executors.processes import cores, require_factory, worker_environment
 from s4q.running.executors.worker_process import portable
 
+_Argument, _Result = TypeVar("_Argument"), TypeVar("_Result")
 _AT_HAND = 2  # tasks per worker: the one it plays and the next
 _REMEMBERED = 4  # collectors and requests that a worker process keeps
 
@@ -95,6 +96,48 @@ class Ray:
         finally:
             session.end()
 
+    def each(
+        self, function: Callable[[_Argument], _Result], arguments: Iterable[_Argument]
+    ) -> Iterator[tuple[_Argument, _Result]]:
+        """Call a function with each argument. Each call is a task with one BLAS thread; results come as they are done.
+
+        A call whose worker or node is lost is made again. An exception of a call ends all of them.
+
+        Args:
+            function: An importable function.
+            arguments: What it is called with, one at a time.
+        """
+        waiting = deque((argument, 1) for argument in arguments)
+        if not waiting:
+            return
+        self._connect()
+        ray = self._ray
+        most = self._workers or _cores_of(ray)
+        call = ray.remote(num_cpus=1, max_retries=0)(_called)
+        running: dict[Any, tuple[_Argument, int]] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < most:
+                    argument, tries = waiting.popleft()
+                    running[call.remote(function, argument)] = argument, tries
+                [reference], _ = ray.wait(list(running), num_returns=1)
+                argument, tries = running.pop(reference)
+                try:
+                    result = ray.get(reference)
+                except ray.exceptions.RayTaskError as failed:
+                    raise RuntimeError(f"a Ray task failed: {failed}") from None
+                except ray.exceptions.RayError as lost:
+                    if tries >= self._tries:
+                        raise RuntimeError(
+                            f"{tries} workers died over {argument}; the last one: {type(lost).__name__}: {lost}"
+                        ) from None
+                    waiting.append((argument, tries + 1))
+                    continue
+                yield argument, result
+        finally:
+            for reference in running:  # nobody waits for them any more
+                ray.cancel(reference, force=True)
+
     def close(self) -> None:
         """End the cluster if this executor has started it, or leave it."""
         if self._started and self._ray.is_initialized():
@@ -143,7 +186,7 @@ class _Tasks:
     """The tasks of one run. Implements `Workers`."""
 
     def __init__(self, ray: Any, packed_collector: bytes, workers: int | None) -> None:
-        n_cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        n_cores = _cores_of(ray)
         self.n_workers = workers or n_cores
         # Where cores are left, a task that is submitted is a task that runs.
         self._most = self.n_workers if self.n_workers < n_cores else _AT_HAND * self.n_workers
@@ -185,6 +228,19 @@ class _Tasks:
     def forget(self, payload: Payload) -> None:
         """No task of this payload is wanted any more. Those under way are played to their end, and nobody waits."""
         self._requests.pop(payload.number, None)
+
+
+def _cores_of(ray: Any) -> int:
+    """Cores of the cluster."""
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _called(function: Callable[[Any], Any], argument: Any) -> Any:
+    """The task of `Ray.each`."""
+    import scipy.linalg  # noqa: F401  it has a BLAS of its own, and only what is loaded can be limited
+
+    with threadpool_limits(limits=1):  # bits depend on the number of BLAS threads
+        return function(argument)
 
 
 def _play_shard(
