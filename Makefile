@@ -22,7 +22,7 @@ help:
 	@echo "make demo   set up, learn CartPole and an exact problem, write a report of each (a minute)"
 	@echo "make test   set up, then ruff, mypy and pytest (with doctests)"
 	@echo "make slow   statistical tests, and tests that kill workers and drivers"
-	@echo "make ray    the same for a Ray cluster (installs Ray, 260 MB)"
+	@echo "make ray    the same for a Ray cluster (installs Ray, 260 MB; some minutes)"
 	@echo "make docs   the documentation as a site, in out/docs (installs Sphinx)"
 	@echo "make notebooks  run the notebooks of the documentation anew"
 	@echo "make dist   wheel and source archive in dist, tried in an empty environment (.venv-dist)"

@@ -24,7 +24,9 @@ from s4q.running.executors.playing_ahead import AheadSession, Outcome, Payload, 
 from s4q.running.executors.processes import cores, require_factory, worker_environment
 from s4q.running.executors.worker_process import portable
 
-_Argument, _Result = TypeVar("_Argument"), TypeVar("_Result")
+_Argument = TypeVar("_Argument")
+_Result = TypeVar("_Result")
+
 _AT_HAND = 2  # tasks per worker: the one it plays and the next
 _REMEMBERED = 4  # collectors and requests that a worker process keeps
 
