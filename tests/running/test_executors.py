@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -390,6 +391,66 @@ def test_workers_keep_the_memory_of_freed_arrays(monkeypatch: pytest.MonkeyPatch
     assert faults(given_back) > 10_000 > 5 * faults(processes.worker_environment())
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "5")
     assert not processes._MALLOC.items() & processes.worker_environment().items()  # the user's stays
+
+
+class Lost(Exception):
+    """What Ray raises for a worker that died."""
+
+
+class Failed(Lost):
+    """What Ray raises for a task that raised."""
+
+
+class LastFirstRay:
+    """As much of Ray as `Ray.each` needs. The task that was submitted last ends first; some lose their worker."""
+
+    exceptions = SimpleNamespace(RayError=Lost, RayTaskError=Failed)
+
+    def __init__(self, deaths: dict[Any, int]) -> None:
+        self.deaths, self.most, self.cancelled = deaths, 0, list[Any]()
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 3.0}
+
+    def remote(self, **_: Any) -> Any:
+        return lambda task: SimpleNamespace(remote=lambda *arguments: (object(), task, arguments))
+
+    def wait(self, references: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        self.most = max(self.most, len(references))
+        return references[-num_returns:], references[:-num_returns]
+
+    def get(self, reference: Any) -> Any:
+        _, task, (function, argument) = reference
+        if self.deaths.get(argument, 0) > 0:
+            self.deaths[argument] -= 1
+            raise Lost("the worker died")
+        try:
+            return task(function, argument)
+        except ZeroDivisionError as error:
+            raise Failed(str(error)) from error
+
+    def cancel(self, reference: Any, *, force: bool) -> None:
+        assert force
+        self.cancelled.append(reference[2][1])
+
+
+def test_calls_on_ray_end_in_any_order_and_lost_ones_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = LastFirstRay({4: 2, 1: 1})
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    found = list(s4q.Ray().each(lambda x: 12 // x, [1, 2, 3, 4, 6]))
+    assert dict(found) == {1: 12, 2: 6, 3: 4, 4: 3, 6: 2}
+    assert len(found) == 5
+    assert (ray.most, ray.deaths, ray.cancelled) == (3, {4: 0, 1: 0}, [])
+    ray.deaths[2] = 3
+    with pytest.raises(RuntimeError, match="3 workers died over 2; the last one: Lost: the worker died"):
+        list(s4q.Ray(tries=3).each(lambda x: x, [1, 2]))
+    with pytest.raises(RuntimeError, match=r"a Ray task failed: .*by zero"):
+        list(s4q.Ray(workers=2).each(lambda x: 12 // x, [1, 0]))
+    assert ray.cancelled == [1, 1]  # of both, the call that was still running
+    assert list(s4q.Ray("nowhere:1").each(len, [])) == []
 
 
 def test_a_missing_extra_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
