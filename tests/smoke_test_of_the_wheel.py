@@ -26,7 +26,7 @@ def main() -> None:
     assert about["Summary"]
     assert about.get_all("Classifier")
     assert about.get_all("Provides-Extra")
-    for name in ("py.typed", "report/page.html", "report/page.css", "report/page.js"):
+    for name in ("py.typed", "report/page.html", "report/page.css", "report/page.js", "report/comparison.html"):
         assert (resources.files("s4q") / name).is_file(), f"{name} is missing from the wheel"
     mdp = s4q.problems.deep_sea(5)
     learner = s4q.S4Q(mdp)

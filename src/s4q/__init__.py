@@ -1,4 +1,4 @@
-"""s4q: exploration with linear features, a regret guarantee, and memory that does not grow with episodes."""
+"""s4q: exploration with linear features in bounded memory. The presets `paper` and `tight` have a regret guarantee."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -155,7 +155,8 @@ def test_the_stages() -> None:
     unknown = shown([half, Stretch(100, 1_500.0, None, 40)])
     assert (unknown.stage, unknown.promise, unknown.gap) == ("refining", None, None)
     for one in (exploring, refining, settled, unknown):
-        assert one.note().startswith(f"{one.stage}: 40% seen, gets ")
+        assert str(one).startswith(f"{one.stage}: ")
+        assert "40 of 100 seen (40%)" in str(one)
 
 
 def test_what_may_be_gained_is_never_negative() -> None:

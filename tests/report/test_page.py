@@ -80,7 +80,7 @@ def test_an_environment_has_a_page_without_exact_values() -> None:
     known: dict[str, Any] = {"problem": "MountainCar-v0", "run": agent.last_run, "learner": agent.learner}
     text = render(RunSource(**known, features=agent.features, ranges=ranges))
     assert plots(text) == ["promise", "phases", "value", "memory-holds", "information", "memory", "cpu"]
-    assert "got -20 an episode over its last" in Reader(text).text
+    assert "got -20 on average in its own 13 episodes" in Reader(text).text
     assert 'The preset "practical" proves nothing' in Reader(text).text
     assert "value" not in plots(render(RunSource(**known)))  # no features, no picture of the value
 

@@ -1,6 +1,7 @@
 """What a report takes from a file: every count of the run, whether it is over, and what it was asked for."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from typer.testing import CliRunner
 import s4q
 from s4q.cli import app
 from s4q.cli.saved_runs import logged_curve, saved_run
-from s4q.report import plot_episodes, run_of
+from s4q.report import RunSource, plot_episodes, run_of
 from s4q.report.page import configuration
-from s4q.report.sentences import tiles, where_episodes_went
+from s4q.report.sentences import KeptPolicy, headline, tiles, where_episodes_went
 
 COUNTS = (
     "episodes", "main_episodes", "replay_episodes", "evaluation_episodes", "warm_up_episodes", "truncated_episodes",
@@ -110,6 +111,23 @@ def stepped(path: Path, **choices: Any) -> Any:
     return saved_run(path, "FrozenLake-v1").source()
 
 
+def after(episodes: int) -> Any:
+    """A callback that stands for Ctrl-C after so many episodes."""
+
+    def callback(run: s4q.Run) -> None:
+        if run.episodes >= episodes:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+def interrupted(path: Path, **choices: Any) -> Any:
+    """The same, interrupted after 20 episodes."""
+    with pytest.raises(KeyboardInterrupt):
+        stepped(path, callback=after(20), **choices)
+    return saved_run(path, "FrozenLake-v1").source()
+
+
 def test_a_run_that_has_played_its_steps_is_over(tmp_path: Path) -> None:
     source = stepped(tmp_path / "run.s4q", total_timesteps=300)
     assert 300 <= source.run.steps < 310
@@ -121,7 +139,7 @@ def test_a_run_that_has_played_its_steps_is_over(tmp_path: Path) -> None:
 
 
 def test_a_run_that_has_steps_left_is_in_progress(tmp_path: Path) -> None:
-    source = stepped(tmp_path / "run.s4q", total_timesteps=3_000, stop=lambda run: run.episodes >= 20)
+    source = interrupted(tmp_path / "run.s4q", total_timesteps=3_000)
     assert source.in_progress
     note = next(tile.note for tile in tiles(source) if tile.name == "episodes")
     assert note == f"{source.run.steps:,} of 3,000 steps"
@@ -130,9 +148,52 @@ def test_a_run_that_has_steps_left_is_in_progress(tmp_path: Path) -> None:
 def test_whichever_limit_is_reached_first_ends_a_run(tmp_path: Path) -> None:
     assert not stepped(tmp_path / "a.s4q", episodes=20, total_timesteps=10_000).in_progress
     assert not stepped(tmp_path / "b.s4q", episodes=1_000, total_timesteps=100).in_progress
-    source = stepped(tmp_path / "c.s4q", episodes=1_000, total_timesteps=9_000, stop=lambda run: run.episodes >= 20)
+    source = interrupted(tmp_path / "c.s4q", episodes=1_000, total_timesteps=9_000)
     assert source.in_progress
     assert next(tile.note for tile in tiles(source) if tile.name == "episodes") == "of 1,000"
+
+
+def test_a_run_that_its_user_stopped_is_over(tmp_path: Path) -> None:
+    """`stop` ends a run; Ctrl-C only interrupts it, and so does going on with a run that was stopped."""
+    path = tmp_path / "run.s4q"
+    source = stepped(path, episodes=1_000, stop=lambda run: run.episodes >= 20)
+    assert 20 <= source.run.episodes < 40
+    assert not source.in_progress
+    assert headline(source).startswith(f"After {source.run.episodes} episodes S4Q")
+    assert next(tile.note for tile in tiles(source) if tile.name == "episodes") == ""
+    assert json.loads(invoke("explain", path, "--json"))["in_progress"] is False
+    agent = s4q.Agent.load(path, gym.make("FrozenLake-v1"))
+    with pytest.raises(KeyboardInterrupt):
+        agent.resume(checkpoint=path, callback=after(40))
+    assert saved_run(path).source().in_progress
+
+
+def test_the_headline_is_of_the_policy_to_keep() -> None:
+    """Not of the newest phases: where the last policies are bad, the one to keep is still the good one."""
+    env = gym.make("CartPole-v1")
+    agent = s4q.Agent(env, horizon=60, seed=3).learn(25)
+    run, far = agent.last_run, agent.learner.progress
+    assert run is not None
+    assert far.best_return is not None
+    assert far.best_phase is not None
+    point = run.curve[far.best_phase - 1]  # the curve of the run, which knows nothing of the choice
+    assert point.mean_return == pytest.approx(far.best_return)
+    source = RunSource(problem="cart", run=run, learner=agent.learner)
+    n = point.main_episodes - (run.curve[far.best_phase - 2].main_episodes if far.best_phase > 1 else 0)
+    own = "in its only episode" if n == 1 else f"on average in its own {n} episodes"
+    assert f"has a policy for cart that got {point.mean_return:.4g} {own} (" in headline(source)
+    assert f"a cautious guess is {far.best_lower_bound:.4g}); the first policies got " in headline(source)
+    # The same learner after phases that went badly: the sentence stays that of the policy to keep.
+    bad = replace(run.curve[-2], mean_return=1.0, main_episodes=run.main_episodes + 5)
+    worse = replace(source, run=replace(run, curve=(*run.curve[:-1], bad, run.curve[-1])))
+    assert headline(worse) == headline(source)
+    assert next(tile.value for tile in tiles(worse) if tile.name == "return lately") == "1"
+    assert next(tile.value for tile in tiles(worse) if tile.name == "policy to keep") == f"{far.best_return:.4g}"
+
+
+def test_a_policy_with_a_single_episode_is_said_to_have_one() -> None:
+    assert KeptPolicy(5.0, 1, 3.0).basis == "in its only episode (it decided the choice; a cautious guess is 3)"
+    assert KeptPolicy(5.0, 2, None).basis == "on average in its own 2 episodes"
 
 
 def test_evaluate_does_not_advise_what_cannot_work(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def main(
         bool, typer.Option("--debug", help="Show a traceback with an error. It may stand anywhere in the line.")
     ] = False,
 ) -> None:
-    """Exploration with linear features: presets with a regret guarantee, and memory that does not grow."""
+    """Exploration with linear features in bounded memory; the presets paper and tight have a regret guarantee."""
     del version, debug  # `Commands` looks for --debug before the line is read
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -90,6 +90,7 @@ class SavedRun:
             budget=progress.budget or None,
             max_steps=progress.max_steps,
             stop_when_gap=gap if isinstance(gap, int | float) else None,
+            over=progress.over,
             seed=found.seed,
             mdp=self.mdp,
             features=features,

@@ -255,14 +255,6 @@ class LearningProgress:
             return None
         return round((self.directions - self.directions_seen) * self.recent_episodes / self.new_directions)
 
-    def note(self) -> str:
-        """One short line, for a progress bar."""
-        if self.mean_return is None:
-            return ""
-        promise = "" if self.promise is None else f", promises {self.promise:.4g}"
-        best = "" if self.best_return is None else f", best {self.best_return:.4g}"
-        return f"{self.stage}: {self.share_seen:.0%} seen, gets {self.mean_return:.4g}{promise}{best}"
-
     def __str__(self) -> str:
         logged = f", {_count(self.logged_steps, 'logged step')} before them" if self.logged_steps else ""
         lines = [f"{self.stage}: {_count(self.episodes, 'episode')}, {_count(self.phases, 'phase')}{logged}"]

@@ -30,6 +30,8 @@ class RunSource:
         budget: Episodes that were asked for. None (default): as many as were played.
         max_steps: Steps that were asked for. None (default): there is no such limit.
         stop_when_gap: The proved gap that ends the run. None (default): none does.
+        over: True if the run came to its end, though episodes may be left: a rule of the user stopped it. False
+            (default): what was asked for decides.
         seed: Seed of the episodes. None (default): not said.
         mdp: The problem itself, where it is a finite one. None (default): its values are not known.
         features: The feature map, for a picture of the value. None (default): no picture.
@@ -44,6 +46,7 @@ class RunSource:
     budget: int | None = None
     max_steps: int | None = None
     stop_when_gap: float | None = None
+    over: bool = False
     seed: int | None = None
     mdp: FiniteMDP | None = None
     features: FeatureMap | None = None
@@ -55,7 +58,7 @@ class RunSource:
     def in_progress(self) -> bool:
         """Is there anything left to play: episodes, steps, and a gap that is still to be proved?"""
         run = self.run
-        if self.budget is None or run.episodes >= self.budget:
+        if self.over or self.budget is None or run.episodes >= self.budget:
             return False
         if self.max_steps is not None and run.steps >= self.max_steps:
             return False

@@ -69,7 +69,7 @@ def _mean_of(parts: list[tuple[int, float]], wanted: int) -> tuple[float, int]:
 
 
 def headline(source: RunSource) -> str:
-    """What was learned, in one sentence."""
+    """What was learned, in one sentence: what the policy to keep is worth, and what it is to be compared with."""
     run, who = source.run, algorithm(source)
     if not run.episodes:
         return f"{who} on {source.problem}: no episode has been played, so nothing is learned yet."
@@ -82,11 +82,43 @@ def headline(source: RunSource) -> str:
             f"{begins} is worth {source.mdp.value(run.best):.4g} an episode; the best possible is {facts.v_star:.4g}, "
             f"and random actions get {facts.v_uniform:.4g}."
         )
-    returns = first_and_last_returns(run)
+    returns, kept = first_and_last_returns(run), kept_policy(source)
+    if kept is not None:
+        began = "" if returns is None else f"; the first policies got {returns[0]:.4g}"
+        return f"{begins} got {kept.mean:.4g} {kept.basis}{began}."
     if returns is None:
         return f"{after}{so_far} {who} has fitted {source.problem}; no episode was played with its own policy."
     first, last, n = returns
     return f"{begins} got {last:.4g} an episode over its last {count(n)}; it began with {first:.4g}."
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class KeptPolicy:
+    """The policy to keep, by the episodes that it has played itself."""
+
+    mean: float  # of their returns
+    n_episodes: int
+    cautious: float | None  # a guess of its return that allows for the luck of the choice
+
+    @property
+    def basis(self) -> str:
+        """What the mean comes from, and why it is not to be taken at its word."""
+        once = self.n_episodes == 1
+        own = "in its only episode" if once else f"on average in its own {count(self.n_episodes)} episodes"
+        if self.cautious is None:
+            return own
+        return f"{own} ({'it' if once else 'they'} decided the choice; a cautious guess is {self.cautious:.4g})"
+
+
+def kept_policy(source: RunSource) -> KeptPolicy | None:
+    """The policy to keep, `run.best`; None where the learner keeps none or no episode has spoken for it."""
+    if not isinstance(source.learner, S4Q):
+        return None
+    far = source.learner.progress
+    if far.best_return is None:
+        return None
+    return KeptPolicy(far.best_return, far.best_episodes, far.best_lower_bound)
 
 
 def tiles(source: RunSource) -> list[Tile]:
@@ -100,7 +132,11 @@ def tiles(source: RunSource) -> list[Tile]:
         value, best = source.mdp.value(run.best), source.mdp.v_star
         found += [Tile("worth of the policy", f"{value:.4g}", f"best {best:.4g}")]
     else:
-        returns = first_and_last_returns(run)
+        returns, kept = first_and_last_returns(run), kept_policy(source)
+        if kept is not None:
+            guess = "" if kept.cautious is None else f"; cautiously {kept.cautious:.4g}"
+            own = f"its own {count(kept.n_episodes)} episode{'' if kept.n_episodes == 1 else 's'}{guess}"
+            found.append(Tile("policy to keep", f"{kept.mean:.4g}", own))
         found += (
             [] if returns is None else [Tile("return lately", f"{returns[1]:.4g}", f"{count(returns[2])} episodes")]
         )

@@ -280,6 +280,10 @@ class Accounting:
         if self._recorder is not None:
             self._recorder.mark()
 
+    def end(self) -> None:
+        """Note that the run came to its end: nothing is left to play, or a rule stopped it."""
+        self._so_far.over = True
+
     def certified_gap(self) -> float:
         """The gap of the certificate so far."""
         return inf if self._certifier is None else self._certifier.certificate().gap

@@ -23,7 +23,7 @@ from s4q.running import archive
 from s4q.running.archive import CheckpointError, refusal
 from s4q.running.progress import Progress
 
-SCHEMA = 8
+SCHEMA = 9
 Extra = Mapping[str, Any]  # what JSON can hold
 
 
@@ -174,7 +174,9 @@ def where_to_begin(
         )
     kept = progress.record if record else None
     limit = progress.max_steps if max_steps is None else max_steps
-    return source.learner, replace(progress, budget=episodes, record=kept, evaluation_share=share, max_steps=limit)
+    return source.learner, replace(
+        progress, budget=episodes, record=kept, evaluation_share=share, max_steps=limit, over=False
+    )
 
 
 def _packed(learner: Learner, seed: int, progress: Progress, extra: Extra) -> Packed:
@@ -200,7 +202,7 @@ class CheckpointWriter:
         if self._autosave is not None:
             archive.require_place(Path(self._autosave.path))
         self._written = time.monotonic()
-        self._episodes: int | None = None  # of the newest checkpoint
+        self._newest: tuple[int, bool] | None = None  # episodes of the newest checkpoint, and was the run over?
 
     @property
     def path(self) -> Path | None:
@@ -240,9 +242,9 @@ class CheckpointWriter:
 
     def write(self, progress: Progress) -> None:
         """Write a checkpoint, unless there is one of this very state."""
-        if self._autosave is not None and progress.episodes != self._episodes:
+        if self._autosave is not None and (progress.episodes, progress.over) != self._newest:
             save(self._autosave.path, self._learner, seed=self._seed, progress=progress, extra=self._autosave.extra)
-            self._episodes = progress.episodes
+            self._newest = progress.episodes, progress.over
             self._written = time.monotonic()
 
 

@@ -135,6 +135,7 @@ def run(
                 advance()
                 if enough():
                     break
+            accounting.end()
             _write(writer, accounting)
             for one in told:
                 one.on_end(accounting.result())

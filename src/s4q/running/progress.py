@@ -41,6 +41,7 @@ class Progress:
     evaluation_share: float = 0.0
     evaluation_episodes: int = 0
     evaluations: Mapping[Positive, Returns] = field(default_factory=dict)  # by phase
+    over: bool = False  # the run came to its end, by `stop` too; False after Ctrl-C, and while it is running
 
     def check_restored(self) -> None:
         """Counts read from a file must agree."""
