@@ -86,7 +86,7 @@ def test_examples_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("s4q.report.page.inline_svg", lambda *_: "<svg></svg>")  # it takes most of the time
     run_examples(QUICK)
-    assert {path.name for path in tmp_path.iterdir()} == {"river", "again", "lake", "lake.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {"river", "again", "lake", "lake.html", "large"}
 
 
 @pytest.mark.slow

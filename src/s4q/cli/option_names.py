@@ -6,6 +6,7 @@ import re
 OPTIONS = (
     "checkpoint",
     "delta",
+    "env_kwargs",
     "episodes",
     "episodes_per_phase",
     "evaluation_share",

@@ -100,12 +100,13 @@ class SavedRun:
         )
 
 
-def saved_run(path: Path, problem: str | None = None) -> SavedRun:
+def saved_run(path: Path, problem: str | None = None, arguments: str | None = None) -> SavedRun:
     """Read a run.
 
     Args:
         path: A checkpoint, or a folder that holds one.
         problem: Name of a built-in problem, or id of an environment. None (default): what the file says.
+        arguments: A JSON object of what the environment is made with. None (default): what `s4q train` was told.
     """
     place = _checkpoint_at(path)
     found = s4q.load(place)
@@ -116,13 +117,20 @@ def saved_run(path: Path, problem: str | None = None) -> SavedRun:
     name = problem or said
     if name is None:
         return SavedRun(path=place, checkpoint=found, problem="an unnamed problem", mdp=None, counted=False)
+    kept_arguments = _kept(found, "train").get("env_kwargs")
+    kept_arguments = kept_arguments if isinstance(kept_arguments, str) else None
+    if arguments is not None and (name in BUILDERS or kept_arguments not in (None, arguments)):
+        raise ValueError(f"{place} holds a run on {name} with --env-kwargs {kept_arguments}; leave --env-kwargs out")
     if name in BUILDERS:
         mdp = named_problem(name)
         _require_fit(place, found, name, mdp)
         return SavedRun(path=place, checkpoint=found, problem=name, mdp=mdp, counted=True)
-    env = _env_or_none(name, must=problem is not None)
+    typed = problem is not None or arguments is not None
+    # An id such as "module:Name" makes Gymnasium import a module, and a file must not run code.
+    told = ":" not in name or problem is not None
+    env = _env_or_none(name, arguments or kept_arguments, must=typed) if told else None
     others = [] if env is None else _differences(place, found, env)
-    if others and problem is not None:
+    if others and typed:
         raise ValueError(f"{place} holds another problem than {name}: {'; '.join(others)}; evaluate it in Python")
     env = None if others else env
     return SavedRun(
@@ -250,12 +258,10 @@ def _differences(place: Path, found: s4q.Checkpoint, env: Any) -> list[str]:
     return differences(kept, env, features, found.learner.spec.horizon) if kept and features is not None else []
 
 
-def _env_or_none(name: str, must: bool) -> Any:
+def _env_or_none(name: str, arguments: str | None, must: bool) -> Any:
     """The environment; None where it cannot be made here and the file alone will do."""
-    if ":" in name and not must:  # "module:Name" makes Gymnasium import a module, and a file must not run code
-        return None
     try:
-        return made_env(name)
+        return made_env(name, arguments)
     except ValueError:
         if must:
             raise

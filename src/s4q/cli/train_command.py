@@ -17,9 +17,10 @@ import typer
 
 import s4q
 from s4q.cli.arguments import BUILDERS, QuietOption, complete_problem, named_problem, refusals, whole_number
+from s4q.cli.evaluate_command import counted_evaluation
 from s4q.cli.executor_options import RayAddress, Workers, executor_of
 from s4q.cli.feature_names import FEATURES, named_features
-from s4q.cli.gym_envs import made_env
+from s4q.cli.gym_envs import EnvArguments, env_arguments, made_env
 from s4q.cli.run_beginnings import BeginningAndInterruption
 from s4q.cli.run_folder import RunFolder
 from s4q.cli.saved_runs import JsonOption, certificate_numbers, print_json, run_numbers, saved_run
@@ -30,7 +31,7 @@ from s4q.report.page import write_report
 from s4q.running.archive import previous_of, require_place, similar_names
 from s4q.running.interruption import Terminated
 
-_EVALUATE = 1_000  # episodes to play with the policy learned
+_EVALUATE = 1_000  # episodes to play with the policy learned on an environment
 _MINUTES = 5.0  # between two checkpoints
 
 
@@ -110,8 +111,8 @@ class Files:
         for name, got in (given.of_run() | given.of_env()).items():
             if got is not None and got not in (typed.get(name), used.get(name)):
                 raise ValueError(
-                    f"{path} holds a run with {name} {used.get(name)}, not {got}; leave the option out, or pass the "
-                    "same"
+                    f"{path} holds a run with {name} {used.get(name, typed.get(name))}, not {got}; leave the option "
+                    "out, or pass the same"
                 )
         known = {one.name for one in fields(TrainOptions)}
         return given.over(TrainOptions(**{name: value for name, value in typed.items() if name in known}))
@@ -189,6 +190,7 @@ def train(
         int | None,
         typer.Option(help="Episodes that each policy plays at least, so that workers can share them; 1 without it."),
     ] = None,
+    env_kwargs: EnvArguments = None,
     horizon: Annotated[int | None, typer.Option(help="Steps of an episode of an environment.")] = None,
     reward_range: Annotated[
         tuple[float, float] | None,
@@ -196,7 +198,11 @@ def train(
     ] = None,
     value_bound: Annotated[float | None, typer.Option(help="The most that an episode of it can return.")] = None,
     evaluate: Annotated[
-        int | None, typer.Option(help="Episodes of it to play with the policy learned; 1000 without it.")
+        int | None,
+        typer.Option(
+            help="Episodes to play at the end with the policy learned. Without it 1000 of an environment, none of a "
+            "built-in problem."
+        ),
     ] = None,
     stop_when_gap: Annotated[
         float | None,
@@ -236,10 +242,13 @@ def train(
     s4q train --config river/config.toml --out again
 
     s4q train FrozenLake-v1 --horizon 20 --episodes 100 --evaluate 100 --out lake
+
+    s4q train FrozenLake-v1 --env-kwargs '{"map_name": "8x8"}' --horizon 20 --episodes 30 --out large
     """
     with refusals():
         given = TrainOptions(
             problem=problem,
+            env_kwargs=env_arguments(env_kwargs),
             features=features,
             episodes=None if episodes is None else whole_number(episodes),
             seed=seed,
@@ -286,7 +295,7 @@ class Trained:
     seed: int
     run: s4q.Run
     policy: s4q.Policy  # to deploy
-    scored: s4q.Evaluation | None = None  # of that policy, on an environment
+    scored: s4q.Evaluation | None = None  # of that policy
 
 
 def trained(
@@ -310,16 +319,20 @@ def trained(
             "PROBLEM must be given: a built-in problem (s4q problems), the id of an environment, or --config"
         )
     built_in = problem in BUILDERS
-    rehearsals = _EVALUATE if options.evaluate is None else options.evaluate
+    rehearsals = options.evaluate
+    if rehearsals is None:
+        rehearsals = 0 if built_in else _EVALUATE
     require_count("--evaluate", rehearsals, "the number of episodes to play at the end", at_least=0)
     with executor_of(options.workers, options.ray) as executor:
         if built_in and any(value is not None for value in options.of_env().values()):
             raise ValueError(f"--horizon, --reward-range and --value-bound are for environments; {problem} has its own")
+        if built_in and options.env_kwargs is not None:
+            raise ValueError(f"--env-kwargs is for environments; {problem} is built in, and is as it is")
         if built_in and options.features is not None:
             raise ValueError(f"--features is for environments; {problem} has its own")
         if built_in and executor is not None:
             raise ValueError(f"--workers and --ray are for environments; {problem} is drawn as counts")
-        made: Any = named_problem(problem) if built_in else made_env(problem)
+        made: Any = named_problem(problem) if built_in else made_env(problem, options.env_kwargs)
         settings = options.of_run() | ({} if built_in else options.of_env())
         preset = options.preset or PRESET
         kept = dict(found.extra["train"]) if found else {"problem": problem} | settings | {"preset": preset}
@@ -390,7 +403,11 @@ def trained(
         policy = deployed(run)
         if files.folder is not None:  # before the policy is played: that can be interrupted too
             policy.save(files.folder.policy)
-        scored = learner.evaluate(rehearsals) if rehearsals and not built_in else None
+        scored = None
+        if rehearsals and built_in:
+            scored = counted_evaluation(made, run.best, rehearsals, seed)
+        elif rehearsals:
+            scored = learner.evaluate(rehearsals)
         return Trained(problem=problem, seed=seed, run=run, policy=policy, scored=scored)
 
 

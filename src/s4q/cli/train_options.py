@@ -21,7 +21,7 @@ ENV_EPISODES = 1_000  # the same for an environment, whose episodes are stepped 
 PRESET: PresetName = "practical"
 _PACKAGES = ("numpy", "scipy", "gymnasium")  # that may change the bits of a run
 _KINDS: dict[str, tuple[type, ...]] = {
-    "problem": (str,), "features": (str,), "preset": (str,), "memory": (str,), "ray": (str,),
+    "problem": (str,), "env_kwargs": (str,), "features": (str,), "preset": (str,), "memory": (str,), "ray": (str,),
     "episodes": (int,), "seed": (int,), "memory_bytes": (int,), "episodes_per_phase": (int,), "horizon": (int,),
     "evaluate": (int,),
     "workers": (int,), "reward_range": (list,), "value_bound": (int, float), "stop_when_gap": (int, float),
@@ -36,6 +36,7 @@ class TrainOptions:
     """What a run is. None stands for an option that was not given."""
 
     problem: str | None = None
+    env_kwargs: str | None = None  # a JSON object
     features: str | None = None
     episodes: int | None = None
     seed: int | None = None
@@ -64,7 +65,7 @@ class TrainOptions:
 
     def of_run(self) -> dict[str, Any]:
         """The options that a checkpoint keeps and compares, because other ones are another run."""
-        names = ["features", "preset", "evaluation_share", "memory", "memory_bytes", "episodes_per_phase"]
+        names = ["env_kwargs", "features", "preset", "evaluation_share", "memory", "memory_bytes", "episodes_per_phase"]
         return {name: getattr(self, name) for name in names}
 
     def of_env(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 """
 
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, isfinite, sqrt
 from typing import cast, final
 
 import numpy as np
@@ -28,8 +28,8 @@ class Evaluation:
 
     Attributes:
         mean: Mean return of the episodes.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
+        low: Lower end of its 95 % interval; -inf where episodes were drawn as counts, whose spread is not known.
+        high: Upper end; inf likewise.
         n_episodes: Episodes played to their end. Those that were cut before the horizon have no return.
         n_steps: Steps played.
     """
@@ -42,10 +42,10 @@ class Evaluation:
 
     @classmethod
     def of(cls, seen: Returns, spec: Spec) -> "Evaluation":
-        """The evaluation of episodes that were played.
+        """The evaluation of episodes that were played. Where they were drawn as counts, there is no interval.
 
         Args:
-            seen: Their sums; the sum of squares must be known.
+            seen: Their sums.
             spec: The problem; it says which returns are possible.
         """
         if not seen.n_returns:
@@ -53,16 +53,15 @@ class Evaluation:
                 f"evaluate needs episodes that are played to their end, but all {seen.n_episodes} were cut before the "
                 f"horizon {spec.horizon}; raise the env's time limit, or choose a shorter horizon"
             )
-        low, high = interval(seen, possible_return(seen, spec))
+        # Counts do not tell the squares of returns, and without them the spread is not known.
+        low, high = (-inf, inf) if seen.return_sum_sq is None else interval(seen, possible_return(seen, spec))
         shift = spec.horizon * spec.reward_min
         mean = seen.return_sum / seen.n_returns
         return cls(mean + shift, low + shift, high + shift, seen.n_returns, seen.n_steps)
 
     def __str__(self) -> str:
-        return (
-            f"mean return {self.mean:.6g}, 95 % interval [{self.low:.6g}, {self.high:.6g}], "
-            f"{self.n_episodes:,} episodes, {self.n_steps:,} steps"
-        )
+        spread = f", 95 % interval [{self.low:.6g}, {self.high:.6g}]" if isfinite(self.low) else ""
+        return f"mean return {self.mean:.6g}{spread}, {self.n_episodes:,} episodes, {self.n_steps:,} steps"
 
 
 def possible_return(seen: Returns, spec: Spec) -> float:
