@@ -1,7 +1,7 @@
-"""The pictures of classic control, from the file that `control_study.py` writes: `python peers/control_figures.py`.
+"""The picture of classic control, from the file that `control_study.py` writes: `python peers/control_figures.py`.
 
 `control_study.png` has the three environments: the return of training against episodes, steps and CPU seconds, and the
-bytes held at the end. `cartpole_beside_dqn_and_ppo.png` has one of them: the return against episodes, without SARSA.
+bytes held at the end. `python -m benchmarks.first_screen` draws s4q beside DQN from the same file, for the README.
 """
 
 import argparse
@@ -24,7 +24,6 @@ COLORS = {
     "ppo_tuned": "#2ca02c",
     "ppo_untuned": "#a1d99b",
 }
-FIRST = "CartPole-v1"
 
 
 def smooth(returns: Sequence[float]) -> np.ndarray:
@@ -80,27 +79,14 @@ def study(results: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=100)
 
 
-def beside_dqn_and_ppo(results: dict[str, Any], path: Path) -> None:
-    """s4q beside DQN and PPO on one environment."""
-    figure = Figure(figsize=(7, 3.8), layout="constrained")
-    axes = figure.subplots()
-    shown = [one for one in NAMES if one != "sarsa"]
-    lines(axes, results, FIRST, "episodes", shown, 1.4)
-    axes.set_ylabel("return")
-    axes.set_title(f"{FIRST}: mean return of the last {WINDOW} training episodes; a line a run", fontsize=10)
-    axes.legend(fontsize=8, loc="upper left")
-    figure.savefig(path, dpi=130)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="The pictures of classic control.")
+    parser = argparse.ArgumentParser(description="The picture of classic control.")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--folder", type=Path, default=DOCS)
     given = parser.parse_args(argv)
     results = json.loads(given.results.read_text())
     given.folder.mkdir(parents=True, exist_ok=True)
     study(results, given.folder / "control_study.png")
-    beside_dqn_and_ppo(results, given.folder / "cartpole_beside_dqn_and_ppo.png")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 `s4q.Agent(id)` has its defaults. DQN and PPO of Stable-Baselines3 have theirs ("untuned") and the settings of RL
 Baselines3 Zoo for the environment ("tuned"). SARSA(lambda) on tiles has one step size, lambda and epsilon for all three
 environments. The returns are those of training; a last evaluation of the learned policy stands beside them. Runs that
-the results file holds are not played again. `control_figures.py` draws the pictures from the same file.
+the results file holds are not played again. `control_figures.py` draws the picture from the same file.
 """
 
 import argparse

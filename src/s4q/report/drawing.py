@@ -55,6 +55,16 @@ def new_axes(size: tuple[float, float] = _SIZE) -> "Axes":
         raise ImportError(MISSING) from None
     ax = Figure(figsize=size, layout="constrained").subplots()
     figure_of(ax).set_facecolor("none")
+    plain_axes(ax)
+    return ax
+
+
+def plain_axes(ax: "Axes") -> None:
+    """Give Axes the look that all plots share: no frame, a faint grid.
+
+    Args:
+        ax: The Axes.
+    """
     ax.set_facecolor("none")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -63,7 +73,6 @@ def new_axes(size: tuple[float, float] = _SIZE) -> "Axes":
     ax.tick_params(which="both", colors=MUTED, labelcolor=INK, labelsize=_LETTERS - 1)
     ax.grid(visible=True, color=GRID, linewidth=0.6)
     ax.set_axisbelow(True)
-    return ax
 
 
 def figure_of(ax: "Axes") -> "Figure":
