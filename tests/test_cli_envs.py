@@ -80,9 +80,7 @@ def test_a_run_of_python_is_evaluated_with_them(tmp_path: Path) -> None:
     path, env = tmp_path / "run.s4q", gym.make("FrozenLake-v1", is_slippery=False)
     s4q.Agent(env, horizon=10, seed=0).learn(20, checkpoint=path)
     assert "pass the arguments as --env-kwargs" in invoke("evaluate", path, code=2)
-    scored = json.loads(
-        invoke("evaluate", path, "--episodes", "5", "--env-kwargs", '{"is_slippery": false}', "--json")
-    )
+    scored = json.loads(invoke("evaluate", path, "--episodes", "5", "--env-kwargs", '{"is_slippery": false}', "--json"))
     assert scored["n_episodes"] == 5
     assert scored["exact_value"] in (0.0, 1.0)  # nothing is random
     assert "holds another problem" in invoke("evaluate", path, "--env-kwargs", '{"map_name": "8x8"}', code=2)
