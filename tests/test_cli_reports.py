@@ -145,7 +145,10 @@ def test_evaluate_an_environment(lake: Path) -> None:
     assert other["mean"] != scored["mean"]
     newest = json.loads(invoke("evaluate", lake, "--episodes", "1", "--policy", "newest", "--json"))
     mdp = s4q.problems.from_gymnasium("FrozenLake-v1", horizon=20)
-    assert newest["exact_value"] == mdp.value(s4q.load(lake).learner.policy)
+    learned = s4q.load(lake).learner
+    assert newest["exact_value"] == mdp.value(learned.policy)
+    plain = json.loads(invoke("evaluate", lake, "--episodes", "1", "--policy", "no_bonus", "--json"))
+    assert plain["exact_value"] == mdp.value(s4q.LinearQ.from_arrays(learned.policy.theta))
     assert "mean return" in invoke("evaluate", lake, "--episodes", "3")
 
 

@@ -13,7 +13,7 @@ from s4q.core.messages import Evaluate, Policy
 from s4q.core.validation import require_count
 from s4q.problems import FiniteMDP
 
-Which = Literal["best", "newest"]
+Which = Literal["best", "newest", "no_bonus"]
 _EVALUATION = 0  # request id that no run uses
 
 
@@ -21,7 +21,7 @@ def evaluate(
     run: RunPath,
     episodes: Annotated[str, typer.Option(help="Episodes to play; 1e6 is understood.")] = "1000",
     policy: Annotated[
-        Which, typer.Option(help="The best by its own returns, which one would deploy, or the newest.")
+        Which, typer.Option(help="The best by its own returns, the newest, or the newest without its bonus.")
     ] = "best",
     seed: Annotated[
         int | None, typer.Option(help="Seed of these episodes. Without it that of the run.", show_default=False)
@@ -71,13 +71,15 @@ def evaluation(found: SavedRun, which: Which, episodes: int, seed: int | None) -
 
     Args:
         found: The run.
-        which: The policy to keep, or the newest one.
+        which: The policy to keep, the newest one, or the newest one without its bonus.
         episodes: Number of episodes.
         seed: Seed of the episodes. None: that of the run.
     """
     learner, seed = found.checkpoint.learner, found.checkpoint.seed if seed is None else seed
     newest = learner.policy if isinstance(learner, s4q.S4Q) else learner.q
     chosen = learner.best if which == "best" and isinstance(learner, s4q.S4Q) else newest
+    if which == "no_bonus":
+        chosen = chosen.without_bonus()
     if found.counted and found.mdp is not None:
         scored = counted_evaluation(found.mdp, chosen, episodes, seed)
     elif found.differences:
