@@ -39,8 +39,10 @@ SETTINGS = {
     "lsvi_ucb": Setting("lsvi_ucb", {"pool": True}),
     "lsvi_ucb_every_episode": Setting("lsvi_ucb", {"pool": True, "switch": "every_episode"}),
     "lsvi_ucb_their_constants": Setting("lsvi_ucb", THEIR_CONSTANTS, value_bound=HORIZON),
+    "lsvi_ucb_cut_at_horizon": Setting("lsvi_ucb", {"pool": True, "beta": 1.0 / HORIZON}, value_bound=HORIZON),
     "lsvi_ucb_tuned": Setting("lsvi_ucb_tuned"),
     "ucbvi": Setting("ucbvi"),
+    "ucbvi_cut_at_horizon": Setting("ucbvi", value_bound=HORIZON),
     "ucb_q": Setting("ucb_q"),
 }
 
