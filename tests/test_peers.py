@@ -13,6 +13,7 @@ import chain_growth
 import play_s4q
 import s4q
 from chain import HORIZON, Chain, optimal_values, tables
+from chain_env import ChainEnv
 from chain_growth import AT, OWN, exponent, verdict
 from control_meter import metered, new_record
 from control_study import good_from
@@ -69,6 +70,18 @@ def test_the_best_policy_has_no_regret() -> None:
     chain, regrets = returns_and_regrets(lambda h, state: int(best[h, state]), 300)
     assert regrets.max() == 0.0
     assert chain.total_return / 300 == pytest.approx(chain.v_star, abs=0.15)
+
+
+def test_the_environment_of_the_chain_keeps_its_account() -> None:
+    """What other packages are given: two episodes that go left all the time, beside the chain itself."""
+    env, chain = ChainEnv(seed=5), Chain(seed=5)
+    for _ in range(2):
+        assert env.reset(seed=9)[0] == chain.reset()[0]
+        for _ in range(HORIZON):
+            assert env.step(np.int64(0)) == chain.step(0)
+    assert env.chain.regret == chain.regret > 1.0
+    assert env.chain.n_episodes == 2
+    assert (env.observation_space.n, env.action_space.n) == (10, 2)
 
 
 def test_bytes_are_those_of_everything_held_once() -> None:
