@@ -115,10 +115,11 @@ class FirstOrderLearner(EpisodeLearner):
         q = LinearQ.from_arrays(self.theta)
         if self.shared:
             q = LinearQ([*q.levels] * self.spec.horizon)
-        before = self._last_actions
-        self._last_actions = greedy_actions(self.theta, self.spec.n_actions) if self._tabular else None
-        if before is not None and np.array_equal(before, self._last_actions):
-            return q, self._played_policy, 1
+        if self._tabular:
+            before, actions = self._last_actions, greedy_actions(self.theta, self.spec.n_actions)
+            self._last_actions = actions
+            if before is not None and np.array_equal(before, actions):
+                return q, self._played_policy, 1
         return q, EpsilonGreedy(q, self.epsilon), 1
 
     def _in_order(self, steps: Transitions) -> Iterator[Step]:

@@ -76,10 +76,11 @@ class UCBQ(EpisodeLearner):
 
     def _choose(self) -> tuple[LinearQ, Policy, int]:
         q = LinearQ.from_arrays(self.table.reshape(self.spec.theta_shape))
-        before = self._last_actions
-        self._last_actions = greedy_actions(self.table, self.spec.n_actions) if self._tabular else None
-        if before is not None and np.array_equal(before, self._last_actions):
-            return q, self._played_policy, 1
+        if self._tabular:
+            before, actions = self._last_actions, greedy_actions(self.table, self.spec.n_actions)
+            self._last_actions = actions
+            if before is not None and np.array_equal(before, actions):
+                return q, self._played_policy, 1
         return q, EpsilonGreedy(q, 0.0), 1
 
     def _take(self, steps: Transitions, answer: Visits) -> None:

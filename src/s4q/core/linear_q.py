@@ -152,7 +152,7 @@ class LinearQ:
         else:
             phis = map(Phi, vectors, blocks)
             greedy = np.stack([level.greedy(phi) for level, phi in zip(levels, phis, strict=True)])
-        return np.eye(n_actions)[greedy]
+        return np.asarray(np.eye(n_actions)[greedy])
 
 
 def _same(a: QLevel, b: QLevel) -> bool:
