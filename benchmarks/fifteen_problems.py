@@ -3,6 +3,8 @@
 Each baseline has one named setting for all problems. The score is the exact regret, or on classic control the mean
 return of training as a share of the worst one possible; lower is better. The default learner should have the lowest
 mean, or an interval that meets that of the lowest, on at least 12 problems, and never more than twice the best mean.
+A mean is over finished runs. Failed ones are counted beside it, and a problem on which a run of the default learner
+failed is never met. A baseline that failed now and then keeps its mean, which flatters it, so it may still be the best.
 Finished runs are kept in a SQLite file, so that a run that was stopped goes on, and more seeds can be added later.
 """
 
@@ -67,7 +69,7 @@ ROWS = (
 
 
 def scores(row: Row, found: s4q.Comparison) -> dict[str, list[float]]:
-    """The score of every run of a problem, by learner; lower is better."""
+    """The score of every finished run of a problem, by learner; lower is better."""
     result: dict[str, list[float]] = {}
     for one in found:
         if one["error"]:
@@ -80,6 +82,16 @@ def scores(row: Row, found: s4q.Comparison) -> dict[str, list[float]]:
     return result
 
 
+def failures(found: s4q.Comparison) -> dict[str, dict[str, Any]]:
+    """How many runs of a learner failed, and why the last of them did, by learner."""
+    result: dict[str, dict[str, Any]] = {}
+    for one in found:
+        if one["error"]:
+            before = result.get(one["learner"], {"runs": 0})
+            result[one["learner"]] = {"runs": before["runs"] + 1, "why": one["error"]}
+    return result
+
+
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
     """The mean with its 95 % bootstrap interval, always with the same draws."""
     array = np.array(values)
@@ -88,52 +100,108 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     return float(array.mean()), float(low), float(high)
 
 
-def judged(by_learner: dict[str, list[float]]) -> dict[str, Any]:
-    """Where the default learner stands on a problem."""
+def judged(by_learner: dict[str, list[float]], failed: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Where the default learner stands on a problem.
+
+    Args:
+        by_learner: Scores of the finished runs.
+        failed: The failed runs, as `failures` gives them.
+
+    Returns:
+        `best` is None where no run of any learner finished. `over_the_best` is None where a run of the default learner
+        failed, so that it has no mean of all seeds.
+    """
     intervals = {learner: interval(values) for learner, values in by_learner.items()}
-    best = min(intervals, key=lambda learner: intervals[learner][0])
-    mean, low, high = intervals[OURS]
+    best = min(intervals, key=lambda learner: intervals[learner][0]) if intervals else None
+    meets, over_the_best = False, None
+    if best is not None and OURS in intervals and OURS not in failed:
+        mean, low, high = intervals[OURS]
+        meets = bool(low <= intervals[best][2] and intervals[best][1] <= high)
+        over_the_best = mean / intervals[best][0]
+    runs = {one: len(by_learner.get(one, ())) + failed.get(one, {"runs": 0})["runs"] for one in {*by_learner, *failed}}
     return {
         "intervals": intervals,
         "best": best,
-        "meets": bool(low <= intervals[best][2] and intervals[best][1] <= high),
-        "over_the_best": mean / intervals[best][0],
-        "seeds": min(len(values) for values in by_learner.values()),
+        "meets": meets,
+        "over_the_best": over_the_best,
+        "seeds": min(runs.values()),
+        "failed": failed,
     }
 
 
 def table(results: dict[str, Any]) -> Table:
     """A line a problem."""
     shown = Table(title="mean regret [95 % interval]; on classic control the share of the return that was missed")
-    for header in ("problem", "K", "seeds", "s4q", "best", "its mean", "s4q / best", "best, or meets it"):
-        shown.add_column(header, justify="left" if header in ("problem", "best") else "right")
+    for header in (
+        "problem",
+        "K",
+        "seeds",
+        "s4q",
+        "best",
+        "its mean",
+        "s4q / best",
+        "best, or meets it",
+        "failed runs",
+    ):
+        shown.add_column(header, justify="left" if header in ("problem", "best", "failed runs") else "right")
     for name, one in results.items():
-        ours, others = ([f"{number:.3g}" for number in one["intervals"][learner]] for learner in (OURS, one["best"]))
-        cells = [f"{ours[0]} [{ours[1]}, {ours[2]}]", one["best"], f"{others[0]} [{others[1]}, {others[2]}]"]
-        verdict = f"{one['over_the_best']:.2f}", "yes" if one["meets"] else "no"
-        shown.add_row(name, f"{one['episodes']:,}", f"{one['seeds']}", *cells, *verdict)
+        over, failed = one["over_the_best"], one.get("failed", {})
+        shown.add_row(
+            name,
+            f"{one['episodes']:,}",
+            f"{one['seeds']}",
+            _mean_of(one, OURS),
+            one["best"] or "none finished",
+            _mean_of(one, one["best"]),
+            "failed" if over is None else f"{over:.2f}",
+            "yes" if one["meets"] else "no",
+            ", ".join(f"{learner} {why['runs']}" for learner, why in failed.items()) or "none",
+        )
     return shown
 
 
+def _mean_of(one: dict[str, Any], learner: str | None) -> str:
+    if learner not in one["intervals"]:
+        return "-"
+    mean, low, high = (f"{number:.3g}" for number in one["intervals"][learner])
+    return f"{mean} [{low}, {high}]"
+
+
+def verdict(results: dict[str, Any]) -> list[str]:
+    """Are both targets met? A problem on which a run of the default learner failed is met in neither."""
+    good = sum(one["meets"] for one in results.values())
+    ratios = {name: one["over_the_best"] for name, one in results.items()}
+    most = max((ratio for ratio in ratios.values() if ratio is not None), default=None)
+    lines = [
+        f"best, or meets the best, on {good} of {len(results)} ({WANTED} of 15 wanted)",
+        "no problem was finished" if most is None else f"at most {most:.2f} times the best mean ({MOST:g} wanted)",
+    ]
+    failed = [name for name, ratio in ratios.items() if ratio is None]
+    if failed:
+        lines.append(f"missed, because runs of {OURS} failed: {', '.join(failed)}")
+    return lines
+
+
 def figure(results: dict[str, Any], path: Path) -> None:
-    """Every learner's mean over the best mean of the problem, a line a problem."""
+    """Every learner's mean over the best mean of the problem, a line a problem; no point where a run of it failed."""
     picture = Figure(figsize=(9, 5.5), layout="constrained")
     axes = picture.subplots()
-    learners = [one for one in LEARNERS if any(one in result["intervals"] for result in results.values())]
-    for number, learner in enumerate(learners):
+    for number, learner in enumerate(LEARNERS):
         points = []
         for height, result in enumerate(reversed(results.values())):
-            if learner in result["intervals"]:
+            if learner in result["intervals"] and learner not in result.get("failed", {}):
                 lowest = result["intervals"][result["best"]][0]
                 points.append((max(result["intervals"][learner][0] / lowest, 1.0), height))
         ours = learner == OURS
         style = {"marker": "D", "s": 60, "color": "black", "zorder": 3} if ours else {"marker": "o", "s": 22}
-        axes.scatter(*zip(*points, strict=True), label=learner, **({"color": f"C{number % 10}"} | style))
+        if points:
+            axes.scatter(*zip(*points, strict=True), label=learner, **({"color": f"C{number % 10}"} | style))
     axes.axvline(MOST, color="0.6", lw=0.8, ls="--")
     axes.set_yticks(range(len(results)), list(reversed(results)))
     axes.set_xscale("log")
     axes.set_xlabel("mean regret over that of the best learner of the problem")
-    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     picture.savefig(path, dpi=110)
 
 
@@ -164,17 +232,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         seconds = sum(one["cpu_seconds"] for one in found)
         episodes = given.episodes or row.episodes
-        kept[row.name] = {"episodes": episodes, "cpu_seconds": round(seconds, 1), **judged(scores(row, found))}
-        failed = {one["learner"]: one["error"] for one in found if one["error"]}
-        console.print(f"{row.name}: {seconds:.0f} CPU s" + "".join(f"; {who}: {why}" for who, why in failed.items()))
+        failed = failures(found)
+        judgement = judged(scores(row, found), failed)
+        kept[row.name] = {"episodes": episodes, "cpu_seconds": round(seconds, 1), **judgement}
+        told = "".join(f"; {who}: {one['runs']} failed, {one['why']}" for who, one in failed.items())
+        console.print(f"{row.name}: {seconds:.0f} CPU s{told}")
         if given.json:
             given.json.write_text(json.dumps(kept, indent=1) + "\n")
     results = {row.name: kept[row.name] for row in ROWS if row.name in kept}
     console.print(table(results))
-    good = sum(one["meets"] for one in results.values())
-    most = max(one["over_the_best"] for one in results.values())
-    console.print(f"best, or meets the best, on {good} of {len(results)} ({WANTED} of 15 wanted)")
-    console.print(f"at most {most:.2f} times the best mean ({MOST:g} wanted)")
+    for line in verdict(results):
+        console.print(line)
     if given.figure:
         figure(results, given.figure)
 

@@ -32,7 +32,9 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     "rlberry": (("rlberry==0.6.0", "gymnasium<1.0"),),  # the last one with OptQL, which moved to rlberry-research
     "stable-baselines3": (TORCH, ("stable-baselines3>=2.9", "gymnasium>=1.0")),
 }
+Runs = list[dict[str, Any]] | str  # the runs of a learner, or why there are none
 AT, FASTER = 800, 50.0  # where the two LSVI-UCB are compared, and by how much ours must be faster
+OWN = ("lsvi_ucb", "lsvi_ucb_their_constants", "lsvi_ucb_tuned")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ LEARNERS = (
     Learner("s4q", "play_s4q.py", "lsvi_ucb", LONG),
     Learner("rlberry-scool", "play_rlberry.py", "lsvi_ucb", SHORT),
     Learner("s4q", "play_s4q.py", "lsvi_ucb_every_episode", SHORT),
+    Learner("s4q", "play_s4q.py", "lsvi_ucb_their_constants", LONG),
     Learner("s4q", "play_s4q.py", "lsvi_ucb_tuned", LONG),
     Learner("s4q", "play_s4q.py", "ucbvi", LONG),
     Learner("s4q", "play_s4q.py", "ucb_q", LONG),
@@ -71,7 +74,20 @@ def played(learner: Learner, python: Path) -> list[dict[str, Any]]:
     found = subprocess.run(command, capture_output=True, text=True, check=False, env=one_thread())
     if found.returncode:
         raise RuntimeError(found.stderr.strip().splitlines()[-1] if found.stderr.strip() else "no message")
-    return [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
+    runs = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
+    if not runs:
+        raise RuntimeError("the script printed no run")
+    return runs
+
+
+def kept_or_new(before: Runs | None, outcome: Runs) -> Runs:
+    """What the results file holds of a learner: an attempt that failed never takes the place of finished runs.
+
+    Args:
+        before: What it held; None where it held nothing.
+        outcome: The runs of the new attempt, or why it failed.
+    """
+    return before if isinstance(outcome, str) and isinstance(before, list) else outcome
 
 
 def exponent(runs: Sequence[dict[str, Any]], column: str) -> float:
@@ -97,19 +113,39 @@ def table(results: dict[str, Any]) -> Table:
 
 
 def verdict(results: dict[str, Any]) -> list[str]:
-    """Is our LSVI-UCB so much faster than the other one, with no more regret? Is S4Q's CPU an episode flat?"""
-    runs, lines = results["runs"], []
-    theirs = runs.get("rlberry-scool lsvi_ucb")
-    if isinstance(theirs, list):
-        [other] = [one for one in theirs if one["episodes"] == AT]
-        for name in ("lsvi_ucb", "lsvi_ucb_tuned"):
-            [own] = [one for one in runs.get(f"s4q {name}", []) if one["episodes"] == AT] or [None]
-            if own is not None:
-                lines.append(_compared(name, own, other))
-        lines.append(f"the CPU an episode of rlberry-scool's grows like K^{exponent(theirs, 'cpu_seconds') - 1:.2f}")
-    if isinstance(runs.get("s4q s4q"), list):
-        lines.append(f"the CPU an episode of S4Q grows like K^{exponent(runs['s4q s4q'], 'cpu_seconds') - 1:.2f}")
+    """Is our LSVI-UCB so much faster than the other one, with no more regret? Is S4Q's CPU an episode flat?
+
+    A question whose runs are missing has the answer "missed", and the line says what is missing.
+    """
+    runs: dict[str, Runs] = results["runs"]
+    theirs, lines = "rlberry-scool lsvi_ucb", []
+    for own in OWN:
+        lacking = [f"{key}: {why}" for key in (f"s4q {own}", theirs) if (why := _lacks(runs.get(key)))]
+        if lacking:
+            lines.append(f"{own} at K = {AT}: missed, because a run is missing ({'; '.join(lacking)})")
+        else:
+            lines.append(_compared(own, _at(runs[f"s4q {own}"]), _at(runs[theirs])))
+    for key in (theirs, "s4q s4q"):
+        found = runs.get(key)
+        if isinstance(found, list) and len({one["episodes"] for one in found}) > 1:
+            lines.append(f"the CPU an episode of {key} grows like K^{exponent(found, 'cpu_seconds') - 1:.2f}")
+        else:
+            lines.append(f"the CPU an episode of {key}: missed, because runs with several K are missing")
     return lines
+
+
+def _lacks(found: Runs | None) -> str:
+    """Why a learner cannot be judged at K = AT; empty where it can."""
+    if found is None:
+        return "never played"
+    if isinstance(found, str):
+        return f"not played, {found}"
+    return "" if any(one["episodes"] == AT for one in found) else f"no run with {AT} episodes"
+
+
+def _at(found: Runs) -> dict[str, Any]:
+    assert not isinstance(found, str)
+    return next(one for one in found if one["episodes"] == AT)
 
 
 def _compared(name: str, own: dict[str, Any], other: dict[str, Any]) -> str:
@@ -133,6 +169,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     console = Console(width=150)
     results: dict[str, Any] = json.loads(given.results.read_text()) if given.results.exists() else {"runs": {}}
+    failed: list[str] = []
     with tempfile.TemporaryDirectory() as thrown_away:
         folder = given.environments or Path(thrown_away)
         for learner in LEARNERS:
@@ -142,14 +179,23 @@ def main(argv: Sequence[str] | None = None) -> None:
             try:
                 requirements = PACKAGES[learner.package]
                 python = python_with(folder / learner.package, requirements) if requirements else Path(sys.executable)
-                results["runs"][learner.key] = played(learner, python)
-            except (NotInstallable, RuntimeError) as error:
-                results["runs"][learner.key] = " ".join(str(error).split())
+                outcome: Runs = played(learner, python)
+            except (NotInstallable, RuntimeError, OSError, subprocess.CalledProcessError) as error:
+                outcome = " ".join(str(error).split())
+            runs = kept_or_new(results["runs"].get(learner.key), outcome)
+            results["runs"][learner.key] = runs
+            if isinstance(outcome, str):
+                failed.append(learner.key)
+                console.print(f"failed: {outcome}" + ("" if runs == outcome else " (the runs in the file are kept)"))
             given.results.parent.mkdir(parents=True, exist_ok=True)
-            given.results.write_text(json.dumps(results, indent=1) + "\n")
+            beside = given.results.with_name(given.results.name + ".new")
+            beside.write_text(json.dumps(results, indent=1) + "\n")
+            beside.replace(given.results)  # a file that was half written would lose them all
     console.print(table(results))
     for line in verdict(results):
         console.print(line)
+    if failed:
+        console.print(f"failed in this run, so shown from an earlier one or not at all: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

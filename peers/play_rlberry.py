@@ -11,32 +11,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from rlberry.spaces import Discrete
 
-from chain import HORIZON, N_ACTIONS, N_STATES, Chain
+from chain import HORIZON, N_ACTIONS, N_STATES
+from chain_env import ChainEnv
 from held_bytes import held_bytes
 
 
-class ChainEnv(gym.Env):
-    """The chain as an environment of Gymnasium, with the range of rewards that rlberry asks for."""
+class RlberryChain(ChainEnv):
+    """The chain with the spaces and the range of rewards that rlberry asks for."""
 
     observation_space = Discrete(N_STATES)
     action_space = Discrete(N_ACTIONS)
     reward_range = (0.0, 1.0)
 
-    def __init__(self, seed: int) -> None:
-        self.chain = Chain(seed)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        return self.chain.reset()
-
-    def step(self, action: Any) -> Any:
-        return self.chain.step(action)
-
-
-def lsvi_ucb(env: ChainEnv) -> Any:
+def lsvi_ucb(env: RlberryChain) -> Any:
     """LSVI-UCB of rlberry-scool."""
     from rlberry_scool.agents.features import FeatureMap
     from rlberry_scool.agents.linear import LSVIUCBAgent
@@ -53,14 +44,14 @@ def lsvi_ucb(env: ChainEnv) -> Any:
     return LSVIUCBAgent(env, horizon=HORIZON, feature_map_fn=lambda _: OneHot(), gamma=1.0)
 
 
-def ucbvi(env: ChainEnv) -> Any:
+def ucbvi(env: RlberryChain) -> Any:
     """UCBVI of rlberry-scool."""
     from rlberry_scool.agents.ucbvi import UCBVIAgent
 
     return UCBVIAgent(env, horizon=HORIZON, gamma=1.0)
 
 
-def opt_ql(env: ChainEnv) -> Any:
+def opt_ql(env: RlberryChain) -> Any:
     """Q-learning with a bonus, of rlberry-research, or of rlberry before it moved there."""
     try:
         from rlberry_research.agents.optql.optql import OptQLAgent
@@ -70,14 +61,14 @@ def opt_ql(env: ChainEnv) -> Any:
     return OptQLAgent(env, horizon=HORIZON, gamma=1.0)
 
 
-LEARNERS: dict[str, Callable[[ChainEnv], Any]] = {"lsvi_ucb": lsvi_ucb, "ucbvi": ucbvi, "opt_ql": opt_ql}
+LEARNERS: dict[str, Callable[[RlberryChain], Any]] = {"lsvi_ucb": lsvi_ucb, "ucbvi": ucbvi, "opt_ql": opt_ql}
 
 
 def main() -> None:
     make, numbers = LEARNERS[sys.argv[1]], [int(text) for text in sys.argv[2:]]
-    make(ChainEnv(0)).fit(2)  # what is compiled at first use is not charged
+    make(RlberryChain(0)).fit(2)  # what is compiled at first use is not charged
     for episodes in numbers:
-        agent = make(ChainEnv(seed=1))
+        agent = make(RlberryChain(seed=1))
         before = time.process_time()
         agent.fit(episodes)
         seconds = time.process_time() - before

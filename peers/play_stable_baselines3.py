@@ -8,32 +8,15 @@ All settings are the package's own. A line of JSON a run is printed.
 import json
 import sys
 import time
-from typing import Any
 
-import gymnasium as gym
 import torch
 from stable_baselines3 import DQN, PPO
 
-from chain import HORIZON, N_ACTIONS, N_STATES, Chain
+from chain import HORIZON
+from chain_env import ChainEnv
 from held_bytes import held_bytes
 
 CLASSES = {"dqn": DQN, "ppo": PPO}
-
-
-class ChainEnv(gym.Env):
-    """The chain as an environment of Gymnasium."""
-
-    observation_space = gym.spaces.Discrete(N_STATES)
-    action_space = gym.spaces.Discrete(N_ACTIONS)
-
-    def __init__(self, seed: int) -> None:
-        self.chain = Chain(seed)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        return self.chain.reset()
-
-    def step(self, action: Any) -> Any:
-        return self.chain.step(action)
 
 
 def main() -> None:

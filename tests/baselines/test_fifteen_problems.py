@@ -1,22 +1,25 @@
 """The study of fifteen problems counts wins, meetings and losses rightly, and its command keeps what it played."""
 
 import json
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks import fifteen_problems
-from benchmarks.fifteen_problems import LEARNERS, OURS, ROWS, Row, judged, scores
+from benchmarks.fifteen_problems import LEARNERS, OURS, ROWS, Row, failures, judged, scores, table, verdict
+from rich.console import Console
 
 import s4q
 
 
 def test_a_win_a_meeting_and_a_loss() -> None:
-    win = judged({OURS: [1.0, 1.1, 0.9], "psrl": [5.0, 6.0, 5.5]})
+    win = judged({OURS: [1.0, 1.1, 0.9], "psrl": [5.0, 6.0, 5.5]}, {})
     assert (win["best"], win["meets"], win["over_the_best"]) == (OURS, True, 1.0)
-    meeting = judged({OURS: [1.0, 3.0, 2.0], "psrl": [1.5, 1.6, 1.4]})
+    meeting = judged({OURS: [1.0, 3.0, 2.0], "psrl": [1.5, 1.6, 1.4]}, {})
     assert (meeting["best"], meeting["meets"]) == ("psrl", True)
     assert meeting["over_the_best"] == pytest.approx(2.0 / 1.5)
-    loss = judged({OURS: [3.0, 3.1, 2.9], "psrl": [1.5, 1.6, 1.4]})
+    loss = judged({OURS: [3.0, 3.1, 2.9], "psrl": [1.5, 1.6, 1.4]}, {})
     assert (loss["meets"], loss["seeds"]) == (False, 3)
     assert loss["over_the_best"] == pytest.approx(2.0)
 
@@ -27,7 +30,56 @@ def test_returns_become_the_share_that_was_missed() -> None:
         {"learner": OURS, "error": "diverged", "regret": None, "mean_return": None},
     ]
     row = Row("car", "MountainCar-v0", 3, returns=(-200.0, 0.0))
-    assert scores(row, s4q.Comparison(rows, {})) == {OURS: [0.75]}
+    found = s4q.Comparison(rows, {})
+    assert scores(row, found) == {OURS: [0.75]}
+    assert failures(found) == {OURS: {"runs": 1, "why": "diverged"}}
+
+
+def shown(results: dict[str, Any]) -> str:
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(table(results))
+    return console.export_text()
+
+
+def test_a_failed_run_of_the_default_learner_is_never_met() -> None:
+    """It would be the best by its finished runs."""
+    other = {"psrl": [5.0, 6.0, 5.5]}
+    for ours in ({OURS: [1.0, 1.1]}, {}):
+        one = judged({**ours, **other}, {OURS: {"runs": 3 - len(ours.get(OURS, ())), "why": "diverged"}})
+        assert (one["meets"], one["over_the_best"], one["seeds"]) == (False, None, 3)
+        results = {"chain": {"episodes": 7, **json.loads(json.dumps(one))}}
+        lines = verdict(results)
+        assert lines[0].startswith("best, or meets the best, on 0 of 1")
+        assert lines[-1] == f"missed, because runs of {OURS} failed: chain"
+        assert f"{OURS} {one['failed'][OURS]['runs']}" in shown(results)
+
+
+def test_failed_runs_of_a_baseline_are_shown_and_its_mean_still_counts() -> None:
+    one = judged({OURS: [2.0, 2.0, 2.0], "sarsa_tuned": [1.0]}, {"sarsa_tuned": {"runs": 2, "why": "diverged"}})
+    assert (one["best"], one["meets"], one["over_the_best"], one["seeds"]) == ("sarsa_tuned", False, 2.0, 3)
+    assert "sarsa_tuned 2" in shown({"chain": {"episodes": 7, **one}})
+    gone = judged({OURS: [2.0]}, {"sarsa_tuned": {"runs": 1, "why": "diverged"}})
+    assert (gone["best"], gone["meets"], gone["seeds"]) == (OURS, True, 1)
+    nothing = judged({}, {OURS: {"runs": 1, "why": "diverged"}})
+    assert (nothing["best"], nothing["meets"]) == (None, False)
+    assert "none finished" in shown({"chain": {"episodes": 7, **nothing}})
+    assert "no problem was finished" in verdict({"chain": {"episodes": 7, **nothing}})
+
+
+def test_the_command_tells_of_a_run_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A learner that cannot play: every run of the default learner fails."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ValueError("a planted failure")
+
+    monkeypatch.setattr("s4q.comparing.cells.run", refuse)
+    line = ["--rows", "bellman", "--learners", OURS, "--seeds", "2", "--processes", "1", "--episodes", "3"]
+    fifteen_problems.main([*line, "--results", str(tmp_path / "runs.sqlite"), "--figure", str(tmp_path / "all.png")])
+    told = capsys.readouterr().out
+    assert f"{OURS}: 2 failed, a planted failure" in told
+    assert "missed, because runs of s4q failed: bellman_closed" in told
 
 
 def test_fifteen_problems_that_exist() -> None:

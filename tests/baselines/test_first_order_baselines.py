@@ -10,7 +10,7 @@ from small_problems import random_mdp
 
 import s4q
 from s4q import FiniteMDP
-from s4q.baselines import UCBQ, QLearning, QRex, ReplayQ, Sarsa, paper_c
+from s4q.baselines import UCBQ, EpsilonGreedy, QLearning, QRex, ReplayQ, Sarsa, paper_c
 from s4q.collectors import CountCollector, EpisodeCollector
 from s4q.core.blocks import dense
 from s4q.core.messages import Transitions
@@ -278,3 +278,10 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
 def test_bad_input(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_mixed_policy_knows_all_levels_at_once() -> None:
+    mdp, rng = s4q.problems.chain(4, 3), np.random.default_rng(1)
+    policy = EpsilonGreedy(s4q.LinearQ.from_arrays(rng.standard_normal((3, 8, 1))), 0.3)
+    expected = [policy.probabilities(h, np.arange(4), mdp.features.level(h)) for h in range(3)]
+    np.testing.assert_array_equal(mdp.policy_table(policy), expected)

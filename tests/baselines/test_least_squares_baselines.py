@@ -52,7 +52,9 @@ class Steps:
         self.level = column([one.levels for one in kept])
 
 
-def literal_lsvi(steps: Steps, spec: s4q.Spec, beta: float, ridge: float, lower: float) -> list[np.ndarray]:
+def literal_lsvi(
+    steps: Steps, spec: s4q.Spec, beta: float, ridge: float, lower: float, lower_order: float = 0.0
+) -> list[np.ndarray]:
     """theta of every level: one dense solve a level, step by step, with a bonus of width beta."""
     thetas: list[np.ndarray] = [np.zeros(spec.dim)] * spec.horizon
     following: tuple[np.ndarray, np.ndarray] | None = None
@@ -63,7 +65,9 @@ def literal_lsvi(steps: Steps, spec: s4q.Spec, beta: float, ridge: float, lower:
             value = (spec.horizon - 1 - h) * -spec.reward_min if steps.ended[i] else 0.0
             if not steps.ended[i] and following is not None:
                 theta, inverse = following
-                values = [x @ theta + beta * sqrt(x @ inverse @ x) for x in steps.after[i]]
+                sizes = [x @ inverse @ x for x in steps.after[i]]
+                bonuses = [beta * sqrt(size) + lower_order * size for size in sizes]
+                values = [x @ theta + bonus for x, bonus in zip(steps.after[i], bonuses, strict=True)]
                 value = min(max(max(values), lower), spec.value_bound[h + 1])
             cov += np.outer(steps.phi[i], steps.phi[i])
             moment += steps.phi[i] * (steps.reward[i] + value)
@@ -86,6 +90,19 @@ def test_weights_of_lsvi_ucb_are_a_batch_ridge_solve(mdp: FiniteMDP, collector: 
     # The test sees a bonus that is a little wider, and a step less.
     other = literal_lsvi(steps, mdp.spec, 0.31 * mdp.spec.value_bound[0], 0.7, lower)
     assert np.abs(learner.q.theta.reshape(mdp.horizon, -1) - other).max() > 1e-6
+
+
+@pytest.mark.parametrize("mdp", MDPS, ids=["dense", "low rank", "one-hot"])
+def test_a_second_term_of_the_bonus_is_of_order_one_over_n(mdp: FiniteMDP) -> None:
+    learner = LSVIUCB(mdp, beta=0.1, ridge=0.2, lower_order=0.05)
+    steps = Steps(told(learner, EpisodeCollector(mdp, seed=2), 25), mdp.spec.n_blocks)
+    bound, lower = mdp.spec.value_bound[0], 0.0 if mdp.spec.well_specified else -np.inf
+    expected = literal_lsvi(steps, mdp.spec, 0.1 * bound, 0.2, lower, 0.05 * bound)
+    np.testing.assert_allclose(learner.q.theta.reshape(mdp.horizon, -1), expected, rtol=1e-8, atol=1e-10)
+    without = literal_lsvi(steps, mdp.spec, 0.1 * bound, 0.2, lower)
+    assert np.abs(learner.q.theta.reshape(mdp.horizon, -1) - without).max() > 1e-6
+    with pytest.raises(ValueError, match="lower_order"):
+        LSVIUCB(mdp, lower_order=-1.0)
 
 
 def test_the_bonus_of_lsvi_ucb_is_the_norm_of_the_inverse() -> None:

@@ -1,6 +1,6 @@
 """The optimistic value, its clip and its greedy policy."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -138,3 +138,40 @@ def test_nobody_can_write_to_a_level_from_outside() -> None:
     mine[:], width[...] = 7.0, 9.0
     assert level.theta.max() == 0.0
     assert level.width.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("bonus", [False, True])
+@pytest.mark.parametrize("k", [1, 2])
+def test_all_levels_at_once_have_the_bits_of_each_level(bonus: bool, k: int) -> None:
+    """With ties and features other than 1, so that a product in another order would show."""
+    rng = np.random.default_rng(3)
+    vectors, blocks = rng.choice([0.0, 0.3, 0.7], size=(4, 5, 3, k)), rng.integers(6, size=(4, 5, 3))
+    theta = rng.choice([0.1, 0.2, -1 / 3], size=(5, 6, k))  # one level more than the table has
+    white = np.tril(rng.standard_normal((5, 6, k, k))) if bonus else None
+    q = LinearQ.from_arrays(theta, white, np.full(5, 0.1) if bonus else None)
+    expected = [q.probabilities(h, np.arange(5), Phi(vectors[h], blocks[h])) for h in range(4)]
+    np.testing.assert_array_equal(q.probabilities_at_every_level(vectors, blocks), expected)
+    with pytest.raises(IndexError, match="5 levels"):
+        q.probabilities_at_every_level(np.repeat(vectors, 2, axis=0), np.repeat(blocks, 2, axis=0))
+
+
+def test_levels_without_a_bonus_are_what_qlevel_makes_and_cannot_be_written_to() -> None:
+    theta = np.random.default_rng(0).standard_normal((3, 4, 2))
+    clip = [(0.0, 1.0), (-np.inf, 2.0), (-np.inf, np.inf)]
+    q, slow = LinearQ.from_arrays(theta, clip=clip), LinearQ([QLevel(*one) for one in _arguments(theta, clip)])
+    assert q.same_as(slow)
+    assert q.nbytes == slow.nbytes
+    for fast, one in zip(q.levels, slow.levels, strict=True):
+        for name in (field.name for field in fields(QLevel)):
+            mine, other = getattr(fast, name), getattr(one, name)
+            assert np.array_equal(mine, other) if name == "theta" else mine == other
+    theta[:] = 7.0
+    assert q.same_as(slow)
+    with pytest.raises(ValueError, match="read-only"):
+        q.levels[1].theta[0, 0] = 1.0
+    with pytest.raises(ValueError, match="lower <= upper"):
+        LinearQ.from_arrays(theta, clip=[(1.0, 0.0), *clip[1:]])
+
+
+def _arguments(theta: np.ndarray, clip: list[tuple[float, float]]) -> list[tuple[Any, ...]]:
+    return [(row, None, None, bounds) for row, bounds in zip(theta.copy(), clip, strict=True)]

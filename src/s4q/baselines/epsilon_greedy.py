@@ -5,7 +5,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.core.blocks import Array, Phi, States
+from s4q.core.blocks import Array, IntArray, Phi, States
 from s4q.core.linear_q import LinearQ
 
 
@@ -28,8 +28,14 @@ class EpsilonGreedy:
 
     def probabilities(self, h: int, states: States, phi: Phi) -> Array:
         """Action probabilities, (n, n_actions)."""
-        greedy = self.q.probabilities(h, states, phi)
-        return np.asarray((1.0 - self.epsilon) * greedy + self.epsilon / greedy.shape[1])
+        return self._mixed(self.q.probabilities(h, states, phi))
+
+    def probabilities_at_every_level(self, vectors: Array, blocks: IntArray) -> Array:
+        """`probabilities` of a table of states at every level, (H, S, n_actions); as `LinearQ` has it."""
+        return self._mixed(self.q.probabilities_at_every_level(vectors, blocks))
+
+    def _mixed(self, greedy: Array) -> Array:
+        return np.asarray((1.0 - self.epsilon) * greedy + self.epsilon / greedy.shape[-1])
 
 
 def require_epsilon(epsilon: float) -> None:

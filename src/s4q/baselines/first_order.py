@@ -13,11 +13,10 @@ import numpy as np
 
 from s4q.baselines.episode_learner import EpisodeLearner
 from s4q.baselines.epsilon_greedy import EpsilonGreedy, require_epsilon
-from s4q.baselines.tabular import has_one_hot_table, same_actions
+from s4q.baselines.tabular import greedy_actions, has_one_hot_table
 from s4q.core.blocks import Array, IntArray
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions
-from s4q.core.optimism import QLevel
 from s4q.core.spec import HasSpec, spec_of
 from s4q.core.validation import require_flag, require_positive
 
@@ -103,7 +102,7 @@ class FirstOrderLearner(EpisodeLearner):
             self.theta += np.reshape(best, (-1, 1, 1))
         self.visits: Array = np.zeros(self.theta.shape[:2])  # of each block of each level
         self._tabular = has_one_hot_table(problem)
-        self._last_theta: Array | None = None  # of the policy before
+        self._last_actions: IntArray | None = None  # greedy ones of the policy before, where they are known
         super().__init__(spec)
 
     def _choose(self) -> tuple[LinearQ, Policy, int]:
@@ -113,11 +112,14 @@ class FirstOrderLearner(EpisodeLearner):
                 f"{type(self).__name__} has diverged: a parameter is {largest:.3g} after {self.n_episodes} episodes; "
                 "choose smaller steps, or a learner that cannot diverge, such as S3Q"
             )
-        levels = [QLevel(row) for row in self.theta]
-        q = LinearQ(levels * self.spec.horizon if self.shared else levels)
-        before, self._last_theta = self._last_theta, self.theta.copy()
-        if before is not None and self._tabular and same_actions(before, self.theta, self.spec.n_actions):
-            return q, self._played_policy, 1
+        q = LinearQ.from_arrays(self.theta)
+        if self.shared:
+            q = LinearQ([*q.levels] * self.spec.horizon)
+        if self._tabular:
+            before, actions = self._last_actions, greedy_actions(self.theta, self.spec.n_actions)
+            self._last_actions = actions
+            if before is not None and np.array_equal(before, actions):
+                return q, self._played_policy, 1
         return q, EpsilonGreedy(q, self.epsilon), 1
 
     def _in_order(self, steps: Transitions) -> Iterator[Step]:

@@ -10,6 +10,7 @@ Algorithm 1.
             Q_h      = min(v_h, phi . theta_h + beta v_0 |phi| in the metric of Lambda_h^-1)
         play the greedy policy of Q
 
+With `lower_order` the bonus has one term more, lower_order v_0 |phi|^2: of order 1/n, like that of a Bernstein bound.
 v_h is the value bound of the problem; the paper has v_h = H. The paper's own beta is `paper_beta`. With
 `switch="determinant"` a policy is kept until some det Lambda_h has doubled (rare switching, Abbasi-Yadkori, Pal,
 Szepesvari 2011), which needs fewer fits for nearly the same policies.
@@ -18,8 +19,11 @@ What differs from the paper. Values are clipped below at 0 where the features ar
 the unclipped value, because clipping makes ties. `pool=True` shares the steps of all levels of a stationary problem.
 """
 
+from dataclasses import replace
 from math import inf, log, sqrt
 from typing import final
+
+import numpy as np
 
 from s4q.baselines.refitting import RefitLearner, Switch
 from s4q.core.blocks import Array
@@ -58,6 +62,8 @@ class LSVIUCB(RefitLearner):
         ridge: Added to the diagonal of every Gram matrix. 1 by default, as in the paper.
         switch: "every_episode" (default) as in the paper; "determinant" for rare switching; "one_percent".
         pool: True if every step is a sample for every level. False by default, as in the paper.
+        lower_order: Adds lower_order times the value bound times |phi|^2 to the bonus. 0 by default, as in the paper.
+            rlberry has 1, with a ridge of 0.1.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
@@ -74,12 +80,20 @@ class LSVIUCB(RefitLearner):
         ridge: float = 1.0,
         switch: Switch = "every_episode",
         pool: bool = False,
+        lower_order: float = 0.0,
     ) -> None:
         require_positive("beta", beta, "the factor of the bonus")
-        self.beta = float(beta)
+        if lower_order != 0:
+            require_positive("lower_order", lower_order, "the factor of the second term of the bonus, if not 0")
+        self.beta, self.lower_order = float(beta), float(lower_order)
         super().__init__(problem, ridge=ridge, switch=switch, pool=pool)
 
     def _level(self, h: int, theta: Array, moments: Moments) -> QLevel:
         lower = 0.0 if self.spec.well_specified else -inf
-        width = self.beta * self.spec.value_bound[0]
-        return QLevel(theta, moments.factors.whitener(self.ridge), width, clip=(lower, self.spec.value_bound[h]))
+        bound, whitener = self.spec.value_bound, moments.factors.whitener(self.ridge)
+        level = QLevel(theta, whitener, self.beta * bound[0], clip=(lower, bound[h]))
+        if not self.lower_order:
+            return level
+        # No variance is estimated (ceiling and noise are 0), so what is added to the width is lower_order v_0 |phi|.
+        nothing = np.zeros_like(theta)
+        return replace(level, second=nothing, ridge=self.ridge, kappa=1.0, lower_order=self.lower_order * bound[0])

@@ -85,14 +85,13 @@ def has_one_hot_table(problem: Spec | HasSpec) -> bool:
     return bool(np.all(vectors == 1) and np.all(blocks == pairs))
 
 
-def same_actions(before: Array, after: Array, n_actions: int) -> bool:
-    """Do two tables (H, S * n_actions, 1) of one-hot features have the same greedy action everywhere?
+def greedy_actions(table: Array, n_actions: int) -> IntArray:
+    """The greedy action of every level and state, (H * S,), of a table (H, S * n_actions, 1) of one-hot features.
 
     A learner that changes its Q a little after every episode mostly plays on as before. Collectors remember what they
-    made of a policy, so passing the old one again saves most of their time.
+    made of a policy, so passing the old one again, where these are the same, saves most of their time.
     """
-    old, new = (best_actions(np, table.reshape(-1, n_actions))[0] for table in (before, after))
-    return bool(np.array_equal(old, new))
+    return np.asarray(best_actions(np, table.reshape(-1, n_actions))[0])
 
 
 def one_hot_spec(problem: Spec | HasSpec) -> Spec:

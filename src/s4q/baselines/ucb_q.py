@@ -21,7 +21,7 @@ import numpy as np
 
 from s4q.baselines.episode_learner import EpisodeLearner
 from s4q.baselines.epsilon_greedy import EpsilonGreedy
-from s4q.baselines.tabular import has_one_hot_table, one_hot_spec, same_actions, states_of
+from s4q.baselines.tabular import greedy_actions, has_one_hot_table, one_hot_spec, states_of
 from s4q.core.blocks import Array, IntArray
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits
@@ -71,14 +71,16 @@ class UCBQ(EpisodeLearner):
         ).copy()
         self.n_visits: IntArray = np.zeros(self.table.shape, dtype=np.int64)
         self._tabular = has_one_hot_table(problem)
-        self._last_table: Array | None = None  # of the policy before
+        self._last_actions: IntArray | None = None  # greedy ones of the policy before, where they are known
         super().__init__(spec)
 
     def _choose(self) -> tuple[LinearQ, Policy, int]:
         q = LinearQ.from_arrays(self.table.reshape(self.spec.theta_shape))
-        before, self._last_table = self._last_table, self.table.copy()
-        if before is not None and self._tabular and same_actions(before, self.table, self.spec.n_actions):
-            return q, self._played_policy, 1
+        if self._tabular:
+            before, actions = self._last_actions, greedy_actions(self.table, self.spec.n_actions)
+            self._last_actions = actions
+            if before is not None and np.array_equal(before, actions):
+                return q, self._played_policy, 1
         return q, EpsilonGreedy(q, 0.0), 1
 
     def _take(self, steps: Transitions, answer: Visits) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from s4q.core.blocks import Array, IntArray, Phi, States
-from s4q.core.optimism import QLevel
+from s4q.core.optimism import QLevel, best_actions, levels_without_bonus
 from s4q.core.validation import finite_array, require_shape
 
 
@@ -38,8 +38,10 @@ class LinearQ:
         levels = tuple(self.levels)
         if not levels or not all(isinstance(level, QLevel) for level in levels):
             raise ValueError("levels must hold a QLevel for each level; LinearQ.from_arrays makes one of arrays")
+        shape = levels[0].theta.shape
         for h, level in enumerate(levels):
-            require_shape(f"levels[{h}].theta", level.theta, levels[0].theta.shape, "that of the first level")
+            if level.theta.shape != shape:
+                require_shape(f"levels[{h}].theta", level.theta, shape, "that of the first level")
         object.__setattr__(self, "levels", levels)
 
     @classmethod
@@ -72,6 +74,9 @@ class LinearQ:
                 require_shape("width", widths, (horizon, n_blocks), "(H, n_blocks)")
         bounds = np.full((horizon, 2), (-inf, inf)) if clip is None else np.array(clip, dtype=np.float64)
         require_shape("clip", bounds, (horizon, 2), "(H, 2)")
+        if whitener is None and bool(np.all(bounds[:, 0] <= bounds[:, 1])):
+            thetas.setflags(write=False)
+            return cls(levels_without_bonus(thetas, [(low, high) for low, high in bounds.tolist()]))
         rows = zip(thetas, whiteners, widths, bounds.tolist(), strict=True)
         return cls([QLevel(row, white, wide, (low, high)) for row, white, wide, (low, high) in rows])
 
@@ -128,6 +133,26 @@ class LinearQ:
         """The greedy policy as probabilities, (n, n_actions); reads only the features."""
         del states
         return np.eye(phi.vectors.shape[1])[self.greedy(h, phi)]
+
+    def probabilities_at_every_level(self, vectors: Array, blocks: IntArray) -> Array:
+        """`probabilities` of a table of states at every level, (H, S, n_actions), bit for bit.
+
+        Args:
+            vectors: Features (H, S, n_actions, k).
+            blocks: Their blocks, (H, S, n_actions).
+        """
+        horizon, n_states, n_actions, k = vectors.shape
+        if self.horizon < horizon:
+            raise IndexError(f"it has {self.horizon} levels")
+        levels = self.levels[:horizon]
+        if k == 1 and all(level.whitener is None for level in levels):  # one look for all levels
+            thetas = np.stack([level.theta[:, 0] for level in levels])
+            values = vectors[..., 0] * thetas[np.arange(horizon)[:, None, None], blocks]
+            greedy = best_actions(np, values.reshape(-1, n_actions))[0].reshape(horizon, n_states)
+        else:
+            phis = map(Phi, vectors, blocks)
+            greedy = np.stack([level.greedy(phi) for level, phi in zip(levels, phis, strict=True)])
+        return np.asarray(np.eye(n_actions)[greedy])
 
 
 def _same(a: QLevel, b: QLevel) -> bool:

@@ -211,6 +211,23 @@ class QLevel:
 
 
 _FIELDS = tuple(one.name for one in fields(QLevel))
+_NO_BONUS = dict.fromkeys(("whitener", "width", "second")) | dict.fromkeys(_FIELDS[5:], 0.0)
+
+
+def levels_without_bonus(thetas: Array, clips: Sequence[tuple[float, float]]) -> list[QLevel]:
+    """A level without a bonus for each parameter, as QLevel would make it, but unchecked: many learners make many.
+
+    Args:
+        thetas: Parameters (H, n_blocks, k), known to be finite, that nobody can write to.
+        clips: Lower and upper bound of the value of each level, lower <= upper.
+    """
+    made = [object.__new__(QLevel) for _ in clips]
+    for level, theta, clip in zip(made, thetas, clips, strict=True):
+        for name, value in _NO_BONUS.items():
+            object.__setattr__(level, name, value)
+        object.__setattr__(level, "theta", theta)
+        object.__setattr__(level, "clip", clip)
+    return made
 
 
 def highest(values: Array) -> Array:

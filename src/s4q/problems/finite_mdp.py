@@ -171,8 +171,12 @@ class FiniteMDP:
         states = np.arange(self.n_states)
         levels = range(self.horizon)
         require_policy("policy", policy)
+        at_once = getattr(policy, "probabilities_at_every_level", None)  # some policies know all levels at once
         try:
-            rows = [np.asarray(policy.probabilities(h, states, self.features.level(h))) for h in levels]
+            if at_once is not None:
+                rows = at_once(self.features.vectors, self.features.blocks)
+            else:
+                rows = [np.asarray(policy.probabilities(h, states, self.features.level(h))) for h in levels]
         except IndexError as error:
             raise ValueError(
                 f"policy does not fit {self} ({error}); pass a policy for a problem of this size"

@@ -159,6 +159,8 @@ class Whole:
 
 def _write(writer: CheckpointWriter, accounting: Accounting) -> None:
     """Write a checkpoint, which no signal cuts short."""
+    if writer.path is None:
+        return
     with interruption_held_back() as interruption:
         writer.write(accounting.progress())
     interruption.deliver()
