@@ -25,7 +25,7 @@ from environments import one_thread, python_with
 RESULTS = HERE / "results" / "control_study.json"
 # Episodes of our learners, and steps of the others. A run of theirs begins as in the Zoo and stops there.
 EPISODES = {
-    "agent": {"CartPole-v1": 100, "MountainCar-v0": 150, "Acrobot-v1": 100},
+    "agent": {"CartPole-v1": 100, "MountainCar-v0": 150, "Acrobot-v1": 200},
     "sarsa": {"CartPole-v1": 500, "MountainCar-v0": 300, "Acrobot-v1": 200},
 }
 STEPS = {"CartPole-v1": 30_000, "MountainCar-v0": 40_000, "Acrobot-v1": 15_000}
