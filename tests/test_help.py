@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from typer import rich_utils
 from typer.testing import CliRunner
 
 from s4q.cli import app
@@ -23,7 +24,9 @@ QUICK = ("train", "evaluate", "explain", "report", "problems")  # examples that 
 def help_of(command: str, width: int = WIDTH) -> str:
     """What a user sees, without colours, on a terminal of this width."""
     env = {"COLUMNS": str(width), "TERMINAL_WIDTH": str(width), "NO_COLOR": "1", "TERM": "dumb"}
-    done = CliRunner(env=env).invoke(app, [command, "--help"] if command else ["--help"], prog_name="s4q")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rich_utils, "MAX_WIDTH", width)  # Typer reads TERMINAL_WIDTH only once
+        done = CliRunner(env=env).invoke(app, [command, "--help"] if command else ["--help"], prog_name="s4q")
     assert done.exit_code == 0, done.output
     return "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip() + "\n"
 
