@@ -69,8 +69,8 @@ PLANTED = [
     ),
     Fault(
         "optimism.py",
-        "return self.clipped(_highest(self.optimistic(phi, known)))",
-        "return _highest(self.optimistic(phi, known))",
+        "return self.clipped(highest(self.optimistic(phi, known)))",
+        "return highest(self.optimistic(phi, known))",
         ("test_linear_q.py",),
     ),
     Fault(

@@ -1,6 +1,7 @@
 """The options --workers and --ray: who plays the episodes of a command."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
@@ -51,6 +52,6 @@ def with_ray_address(words: Sequence[str]) -> list[str]:
     ['train', 'CartPole-v1', '--ray', 'local', '--seed', '1']
     """
     found: list[str] = []
-    for word, after in zip(words, [*words[1:], "-"], strict=True):
+    for word, after in pairwise([*words, "-"]):
         found += [word, _LOCAL] if word == "--ray" and after.startswith("-") else [word]
     return found
