@@ -1,8 +1,8 @@
 """The options --workers and --ray: who plays the episodes of a command."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 from typing import Annotated
 
 import typer
