@@ -375,3 +375,13 @@ def test_a_time_limit_below_the_horizon_is_taken_where_steps_are_alike() -> None
     assert 0 < agent.last_run.truncated_episodes < 50
     with pytest.raises(ValueError, match="declare stationary=True if all steps are alike"):
         s4q.Agent(gym.make("FrozenLake-v1", max_episode_steps=8), horizon=20, stationary=False)
+
+
+def test_a_mixture_with_many_combinations_gets_order_1_before_it_is_refused() -> None:
+    fine = gym.spaces.Dict({"at": gym.spaces.Box(0, 1, (6,)), "key": gym.spaces.Discrete(60)})
+    coarse = gym.spaces.Dict({"at": gym.spaces.Box(0, 1, (6,)), "key": gym.spaces.Discrete(70)})
+    refused = gym.spaces.Dict({"at": gym.spaces.Box(0, 1, (6,)), "key": gym.spaces.Discrete(300)})
+    assert default_features(fine, gym.spaces.Discrete(4)).block_dim == 73
+    assert default_features(coarse, gym.spaces.Discrete(4)).block_dim == 22
+    with pytest.raises(ValueError, match="22 features of its 6 real numbers: more than 20000"):
+        default_features(refused, gym.spaces.Discrete(4))

@@ -554,3 +554,24 @@ def test_bad_observations_with_parts_change_nothing() -> None:
         with pytest.raises(ValueError, match=says):
             agent.learn_from(log)
         assert bits(agent) == before
+
+
+def test_what_kind_of_numbers_a_log_holds_does_not_matter() -> None:
+    """A Box of float32 and a Discrete, logged as float64 and as lists: taken by their values."""
+    space = gym.spaces.Dict({"where": gym.spaces.Box(0.0, 1.0, (2,)), "lamp": gym.spaces.Discrete(3)})
+    agents, rng = [], np.random.default_rng(0)
+    where, lamp = rng.random((6, 2)).astype(np.float32), rng.integers(3, size=6)
+    for kind in (np.float32, np.float64):
+        env = gym.make("FrozenLake-v1")
+        env.observation_space = space  # type: ignore[assignment]
+        agent = s4q.Agent(env, horizon=4, reward_range=(0, 1), seed=0)
+        seen = {"where": where.astype(kind), "lamp": lamp.tolist() if kind is np.float64 else lamp}
+        numbers = {name: np.zeros(6, int) for name in ("actions", "rewards", "terminated")}
+        agent.learn_from({"observations": seen, "next_observations": seen, "levels": np.arange(6) % 4, **numbers})
+        agents.append(agent)
+    assert agents[0].learner.q.same_as(agents[1].learner.q)
+    assert agents[0].learner.n_logged == 6
+    for wrong in (3, {"where": 3, "lamp": 4}, {"where": where + 2, "lamp": lamp}, {"where": where}):
+        log = {"observations": wrong, "next_observations": wrong, "levels": np.arange(6) % 4, **numbers}
+        with pytest.raises(ValueError, match=r"transitions must be|not in the env's"):
+            s4q.Agent(env, horizon=4, reward_range=(0, 1), seed=0).learn_from(log)

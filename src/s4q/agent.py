@@ -243,10 +243,11 @@ class Agent:
 
     @property
     def no_bonus(self) -> Policy:
-        """The newest policy without its bonus: it takes what the data says is best, and tries nothing out.
+        """The newest policy without its bonus: it takes the action whose fitted value is highest.
 
-        It is often better than `best` where returns vary much and most was seen often, as in Blackjack. It was never
-        played, so no return speaks for it: evaluate it first.
+        The fitted values of a step hold the bonuses of later steps, so they are still optimistic where little was seen.
+        It was better than `best` on Blackjack, where returns vary much and most was seen often. It was never played, so
+        no return speaks for it: evaluate it first.
         """
         return self._deployed("no_bonus")
 
@@ -491,18 +492,21 @@ class Agent:
     def _steps(self, batch: NDArray[Any], state: ArrayLike | None) -> NDArray[np.int64]:
         return _one_each("state", state, len(batch), "iu", "the step of each episode, as the last call returned it")
 
-    def q_values(self, observation: ArrayLike, state: ArrayLike | None = None) -> NDArray[np.float64]:
+    def q_values(
+        self, observation: ArrayLike, state: ArrayLike | None = None, *, policy: WhichPolicy = "best"
+    ) -> NDArray[np.float64]:
         """What the policy promises for each action, in your units: the return from this step on, bonus included.
 
         Args:
             observation: One observation, or a batch with one more axis.
             state: Step of each episode, as `predict` returned it. None (default): the first step.
+            policy: As of `predict`. "no_bonus" leaves the bonus of this step out; those of later steps are inside.
 
         Returns:
             One number per action, (n_actions,), or one row per observation of a batch.
         """
         batch, single = batch_of(spaces_of(self.env)[0], observation)
-        promised = self.policy.q_values(batch, self._steps(batch, state))
+        promised = self._deployed(policy).q_values(batch, self._steps(batch, state))
         return promised[0] if single else promised
 
     def evaluate(self, episodes: int, *, first: int = 0, policy: WhichPolicy = "best") -> Evaluation:
@@ -574,7 +578,8 @@ class Agent:
             ax: The Axes to draw on. None (default): new ones; `ax.figure.savefig(path)` writes them.
         """
         if self.last_run is None:
-            raise ValueError("there is nothing to plot: this agent has not learned yet; call learn(episodes) first")
+            why = "its file does not hold the curve" if self.n_episodes else "it has not learned yet"
+            raise ValueError(f"there is nothing to plot of this agent: {why}; call learn(episodes) first")
         return self.last_run.plot(ax)
 
     def plot_value(

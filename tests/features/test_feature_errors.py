@@ -329,7 +329,7 @@ NO_DEFAULT: list[tuple[str, Any, Any, str]] = [
         "mixture",
         spaces.Tuple((spaces.Discrete(1000), spaces.Box(0, 1, (6,)))),
         spaces.Discrete(3),
-        r"3000 combinations .* 73 features of its 6 real numbers: more than 20000; group",
+        r"3000 combinations .* 22 features of its 6 real numbers: more than 20000; group",
     ),
     (
         "torque",

@@ -49,6 +49,11 @@ def test_all_levels_in_one_go_are_the_levels_one_by_one(problem, horizon: int) -
     assert_same(learned(problem(horizon)))
 
 
+@pytest.mark.parametrize("settings", [{"bonus_width": 0.7}, {"ridge": 0.5}, {"memory": "all"}, {"value_bound": 3.0}])
+def test_with_other_settings(settings: dict[str, object]) -> None:
+    assert_same(learned(lake(3), **settings))
+
+
 def test_they_are_what_the_learner_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same run without the quick way: the same episodes, and the same policy."""
     quick = learned(lake(8), 200)
@@ -62,7 +67,12 @@ def test_they_are_what_the_learner_plays(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_where_there_is_no_quick_way() -> None:
     tight = learned(lake(6), memory_bytes=2_500, trigger=0.3)
     assert tight.memory.n_thinnings > 0  # type: ignore[union-attr]
-    others = {"thinned": tight, "not pooled": learned(lake(6), pool=False)}
+    others = {
+        "thinned": tight,
+        "not pooled": learned(lake(6), pool=False),
+        "a ridge per level": learned(lake(3), ridge=[0.1, 0.2, 0.3]),
+        "the bonus of the phase before": learned(lake(3), bonus_from="previous"),
+    }
     for name, learner in others.items():
         found = HeldFit(learner.memory).all_levels(learner.constants, learner._ridge)  # type: ignore[arg-type]
         assert found is None, name

@@ -192,7 +192,8 @@ def test_the_headline_is_of_the_policy_to_keep() -> None:
 
 
 def test_a_policy_with_a_single_episode_is_said_to_have_one() -> None:
-    assert KeptPolicy(5.0, 1, 3.0).basis == "in its only episode (it decided the choice; a cautious guess is 3)"
+    once = "in its only episode (it decided the choice, so expect less; a cautious guess is 3)"
+    assert KeptPolicy(5.0, 1, 3.0).basis == once
     assert KeptPolicy(5.0, 2, None).basis == "on average in its own 2 episodes"
 
 

@@ -20,6 +20,7 @@ RayAddress = Annotated[
     typer.Option(
         metavar="[ADDRESS]",
         help="Play them on the Ray cluster at this address; `local`, or no address, starts one on this machine. "
+        "The word after --ray is taken for its address, so write --ray last, or --ray local. "
         r'Needs `pip install "s4q\[ray]"`.',  # escaped, or it would be taken for a colour
     ),
 ]

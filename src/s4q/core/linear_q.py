@@ -143,7 +143,7 @@ class LinearQ:
         """
         horizon, n_states, n_actions, k = vectors.shape
         if self.horizon < horizon:
-            raise IndexError(f"it has {self.horizon} levels")
+            raise IndexError(f"it has {self.horizon} level{'s' * (self.horizon > 1)}")
         levels = self.levels[:horizon]
         if k == 1 and all(level.whitener is None for level in levels):  # one look for all levels
             thetas = np.stack([level.theta[:, 0] for level in levels])

@@ -147,6 +147,7 @@ class QLevel:
         require_finite("theta", thetas)
         require_finite("second", seconds)
         made = []
+        widths.setflags(write=False)
         everywhere = np.broadcast_to(widths[:, None], thetas.shape[:2])  # holds one number a level
         for theta, width, bound, second, spread in zip(thetas, everywhere, bounds, seconds, spreads, strict=True):
             made.append(cls._unchecked(theta, whitener, width, (0.0, bound), second, spread))
@@ -353,7 +354,8 @@ def spread_width(xp: Any, level: "QLevel | Spread", linear: Any, squares: Any, k
     variance *= known.share  # in place, where arrays can be written to: half the time of new ones
     variance += known.rest * level.noise  # sigma^2
     width = xp.sqrt(variance)
-    width += level.lower_order * known.length
+    if level.lower_order:  # 0 where nothing is random
+        width += level.lower_order * known.length
     width *= level.kappa
     return width
 
@@ -463,7 +465,7 @@ def between(xp: Any, values: Any, lower: float, upper: float) -> Any:
     """The values, clipped."""
     if xp is np:  # three times faster than a clip of a small array
         above = np.maximum(values, lower)
-        return np.minimum(above, upper, out=above)
+        return np.minimum(above, upper, out=above if isinstance(above, np.ndarray) else None)
     return xp.clip(values, lower, upper)
 
 

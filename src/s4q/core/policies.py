@@ -29,6 +29,7 @@ def require_policy(name: str, policy: object) -> None:
     if not callable(getattr(policy, "probabilities", None)):
         raise ValueError(
             f"{name} must be a policy: probabilities(h, states, phi) -> (n, n_actions); got {type(policy).__name__}"
+            + ("; pass its q" if hasattr(policy, "q") else "")
         )
 
 

@@ -33,7 +33,8 @@ def finite_array(name: str, value: ArrayLike) -> Array:
 def require_finite(name: str, array: NDArray[Any]) -> None:
     # One number is faster than a look at every entry. It is finite only if all entries are. BLAS would use threads for
     # the product of a long array, which costs more than it gains.
-    one = np.vdot(array, array) if array.size < _LONG else array.sum()
+    with np.errstate(all="ignore"):
+        one = np.vdot(array, array) if array.size < _LONG else array.sum()
     if not isfinite(one) and not np.isfinite(array).all():
         bad = np.argwhere(~np.isfinite(array))
         value = array[tuple(bad[0])]

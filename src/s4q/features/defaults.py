@@ -41,8 +41,8 @@ def default_features(
 
     The order of the basis is 5, 3, 3, 1 in 1, 2, 3, 4 dimensions (6, 16, 64, 16 features per action). In 5 to 8
     dimensions only single dimensions and pairs of them are there, of order 2, 2, 1, 1 (51, 73, 29, 37 features per
-    action). Real numbers without finite bounds make `Unmeasured` features, whose ranges the first `Agent.learn`
-    measures.
+    action); of order 1 in a mixture that would have more than 20,000 features in all. Real numbers without finite
+    bounds make `Unmeasured` features, whose ranges the first `Agent.learn` measures.
 
     Args:
         observation_space: A Gymnasium space of arrays and whole numbers: Discrete, MultiDiscrete, MultiBinary, Box, and
@@ -72,8 +72,7 @@ def default_features(
         )
     if layout.dim == 0:
         return Mixed(layout, n_actions) if layout.has_parts else OneHot(observation_space, n_actions)
-    _require_few(layout, pairs, n_actions, observation_space)
-    order, interactions = basis_for(layout.dim)
+    order, interactions = _require_few(layout, pairs, n_actions, observation_space)
     lows, highs = _bounds(observation_space, low, high)
     declared = low is not None or high is not None
     if not (np.isfinite(lows).all() and np.isfinite(highs).all()):
@@ -91,8 +90,8 @@ def basis_for(dim: int) -> tuple[int, int | None]:
     return (ORDERS[dim], None) if dim in ORDERS else (ORDERS_OF_PAIRS[dim], 2)
 
 
-def _require_few(layout: Layout, pairs: int, n_actions: int, space: Any) -> None:
-    """Refuse a Box of many dimensions, and a mixture with too many features in all."""
+def _require_few(layout: Layout, pairs: int, n_actions: int, space: Any) -> tuple[int, int | None]:
+    """Order and interactions; a Box of many dimensions, and a mixture with too many features in all, are refused."""
     dim = layout.dim
     if dim > MOST_DIMENSIONS:
         what = "an image" if _is_image(space) else f"{dim} real numbers"
@@ -102,13 +101,21 @@ def _require_few(layout: Layout, pairs: int, n_actions: int, space: Any) -> None
             "a map of yours that makes a few numbers of an observation (features.FunctionFeatures)"
         )
     order, interactions = basis_for(dim)
-    terms = (order + 1) ** dim if interactions is None else 1 + dim * order + comb(dim, 2) * order**2
+    if interactions is not None and pairs * _terms(dim, order, interactions) > MOST_FEATURES:
+        order = 1  # many combinations of whole numbers: coarser, but not refused
+    terms = _terms(dim, order, interactions)
     if pairs * terms > MOST_FEATURES:
         raise ValueError(
             f"observation_space {space} has {pairs} combinations of whole numbers and actions, each with {terms} "
             f"features of its {dim} real numbers: more than {MOST_FEATURES}; group the whole numbers, or pass "
             "features=features.FunctionFeatures(...)"
         )
+    return order, interactions
+
+
+def _terms(dim: int, order: int, interactions: int | None) -> int:
+    """Features per action and combination of whole numbers."""
+    return (order + 1) ** dim if interactions is None else 1 + dim * order + comb(dim, 2) * order**2
 
 
 def _is_image(space: Any) -> bool:

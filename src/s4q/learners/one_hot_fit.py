@@ -74,9 +74,10 @@ def one_hot_fits(
         if h:
             of_block = with_width(np, spread, thetas[h], [seconds[h]], width, known)
             after = between(np, highest(of_block.take(next_places).T), 0.0, bound).take(rows.following)
-    whole = fits.take(places, axis=2)[..., None]  # one array: its pages are used again by the next fit
+    whole = fits.take(places, axis=2)  # one array: its pages are used again by the next fit
     whole.setflags(write=False)
-    return OneHotFits(QLevel.one_hot(whole[0], whitener, widths, spec.value_bound, whole[1], spreads), residuals)
+    theta, second = whole[..., None]
+    return OneHotFits(QLevel.one_hot(theta, whitener, widths, spec.value_bound, second, spreads), residuals)
 
 
 def _places(seen: IntArray, n_blocks: int) -> IntArray:

@@ -1,7 +1,7 @@
 """Widths of the bonus: how far a fit may lie from what it estimates, one formula a function."""
 
 from dataclasses import dataclass
-from math import log, sqrt
+from math import inf, log, sqrt
 from typing import final
 
 import numpy as np
@@ -204,4 +204,4 @@ def variance_left(sum_y2: float, fitted: float, freedom: float) -> float:
     (0.5, 0.0)
     """
     left = sum_y2 - fitted
-    return left / max(freedom, 1.0) if left > _ROUNDING * sum_y2 else 0.0
+    return 0.0 if left <= _ROUNDING * sum_y2 < inf else left / max(freedom, 1.0)

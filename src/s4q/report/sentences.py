@@ -108,7 +108,8 @@ class KeptPolicy:
         own = "in its only episode" if once else f"on average in its own {count(self.n_episodes)} episodes"
         if self.cautious is None:
             return own
-        return f"{own} ({'it' if once else 'they'} decided the choice; a cautious guess is {self.cautious:.4g})"
+        chosen = f"{'it' if once else 'they'} decided the choice, so expect less"
+        return f"{own} ({chosen}; a cautious guess is {self.cautious:.4g})"
 
 
 def kept_policy(source: RunSource) -> KeptPolicy | None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_POINT = tuple(one.name for one in fields(Point))  # a Run has them too
+
+
 @final
 @dataclass(frozen=True, eq=False, slots=True, repr=False, kw_only=True)
 class Run(Totals):
@@ -378,7 +381,7 @@ class Accounting:
         now, played = self._point(self._learner.policy, newest), self._so_far.played
         whole = {"mean_return": played.mean_return(self._learner.spec), "mean_length": played.mean_length}
         return Run(
-            **{**asdict(now), **whole},
+            **{**{name: getattr(now, name) for name in _POINT}, **whole},
             curve=(*self._so_far.points, now),
             policy=self._learner.policy,
             best=getattr(self._learner, "best", self._learner.policy),

@@ -77,12 +77,17 @@ class GreedyActor:
                 product = vectors.dot(white[0].T)
         elif k == 1:  # one-hot: numbers
             seen = vectors.ravel().tolist() * (1 if len(vectors) == len(blocks) else len(blocks))
-            here = [one.ravel()[blocks].tolist() for one in (level.theta, level.second) if one is not None]
+            numbers = blocks.tolist()
+            first, n = numbers[0], len(numbers)
+            where = (
+                slice(first, first + n) if numbers == self._in_order[first : first + n] else blocks
+            )  # a view is faster
+            here = [one[where, 0].tolist() for one in (level.theta, level.second) if one is not None]
             lines = [x * v for one in here for x, v in zip(one, seen, strict=True)]
             if white is None:
-                return lines[: len(blocks)]
-            widths = level.width[blocks].tolist()
-            norms_sq = [(v * w) * (v * w) for v, w in zip(seen, white.ravel()[blocks].tolist(), strict=True)]
+                return lines[:n]
+            widths = level.width[where].tolist()
+            norms_sq = [(v * w) * (v * w) for v, w in zip(seen, white[where, 0, 0].tolist(), strict=True)]
             return _values(level, lines, widths, norms_sq)
         else:  # a few of many blocks: only theirs are looked at
             here = [one[blocks] for one in (level.theta, level.second) if one is not None]

@@ -163,7 +163,7 @@ def _columns(transitions: Any, raw: bool) -> dict[str, NDArray[Any]]:
         return _of_episodes(list(transitions.iterate_episodes()), raw)
     if isinstance(transitions, Mapping):
         unknown = [str(name) for name in transitions if name not in (*_COLUMNS, *_OPTIONAL)]
-        missing = [name for name in _COLUMNS if name not in transitions]
+        missing = [name for name in _COLUMNS if transitions.get(name) is None]
         if unknown or missing:
             told = "; `dones` mixes ends with time limits, so pass `terminated`" if "dones" in unknown else ""
             raise ValueError(f"{_FORMS}; unknown: {', '.join(unknown) or 'none'}, missing: {missing}{told}")
@@ -227,7 +227,10 @@ def _column(name: str, values: Any, raw: bool) -> NDArray[Any]:
     """One column; observations with parts become an array of objects, one a step."""
     if not (raw and name.endswith("observations")):
         return _array(name, values)
-    return raw_batch(_step_by_step(name, values) if isinstance(values, (Mapping, tuple)) else list(values))
+    try:
+        return raw_batch(_step_by_step(name, values) if isinstance(values, (Mapping, tuple)) else list(values))
+    except TypeError:  # a number where there should be an entry a step
+        raise ValueError(f"{_FORMS}; {name} must have an entry a step, or an array for each part") from None
 
 
 def _step_by_step(name: str, parts: Any) -> list[Any]:
@@ -259,7 +262,7 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 def _observations(name: str, values: NDArray[Any], space: Any, needed: BoolArray) -> NDArray[Any]:
     """Observations of the environment's shape and within its bounds, wherever they are needed."""
     if is_raw(space):
-        outside = next((i for i in np.flatnonzero(needed).tolist() if not space.contains(values[i])), None)
+        outside = next((i for i in np.flatnonzero(needed).tolist() if not _within(values[i], space)), None)
         if outside is not None:
             shown = values[outside]
             raise ValueError(f"{name} of the log: step {outside} has {shown}, which is not in the env's {space}")
@@ -274,6 +277,23 @@ def _observations(name: str, values: NDArray[Any], space: Any, needed: BoolArray
         i = int(np.argmin(inside))
         raise ValueError(f"{name} of the log: step {i} has {values[i].tolist()}, outside of the env's {space}")
     return values
+
+
+def _within(observation: Any, space: Any) -> bool:
+    """Is it of the space, part by part? What kind of numbers its arrays hold does not matter."""
+    parts = getattr(space, "spaces", None)
+    try:
+        if isinstance(parts, Mapping):
+            return set(observation) == set(parts) and all(_within(observation[key], one) for key, one in parts.items())
+        if isinstance(parts, (tuple, list)):
+            return len(observation) == len(parts) and all(map(_within, observation, parts))
+        if is_raw(space):
+            return bool(space.contains(observation))
+        array = np.asarray(observation)
+        low, high = _bounds(space)
+        return array.shape == tuple(space.shape or ()) and bool(((array >= low) & (array <= high)).all())
+    except (TypeError, KeyError, ValueError):
+        return False
 
 
 def _bounds(space: Any) -> tuple[Any, Any]:
