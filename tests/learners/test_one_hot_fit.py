@@ -49,7 +49,7 @@ def test_all_levels_in_one_go_are_the_levels_one_by_one(problem, horizon: int) -
     assert_same(learned(problem(horizon)))
 
 
-@pytest.mark.parametrize("settings", [{"bonus_width": 0.7}, {"ridge": 0.5}, {"memory": "all"}, {"value_bound": 3.0}])
+@pytest.mark.parametrize("settings", [{"bonus_width": 0.7}, {"ridge": 0.5}, {"memory": "all"}])
 def test_with_other_settings(settings: dict[str, object]) -> None:
     assert_same(learned(lake(3), **settings))
 
@@ -71,7 +71,6 @@ def test_where_there_is_no_quick_way() -> None:
         "thinned": tight,
         "not pooled": learned(lake(6), pool=False),
         "a ridge per level": learned(lake(3), ridge=[0.1, 0.2, 0.3]),
-        "the bonus of the phase before": learned(lake(3), bonus_from="previous"),
     }
     for name, learner in others.items():
         found = HeldFit(learner.memory).all_levels(learner.constants, learner._ridge)  # type: ignore[arg-type]

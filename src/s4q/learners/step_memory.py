@@ -267,7 +267,7 @@ class HeldFit:
         memory = self._memory
         shelf, spec = memory.shelves[0], memory.spec
         simple = memory.pool and spec.block_dim == 1 and spec.well_specified and shelf.settled is None
-        if not simple or constants.preset != "practical" or constants.bonus_from != "own" or np.ptp(ridge) > 0:
+        if not simple or constants.preset != "practical" or np.ptp(ridge) > 0:
             return None
         self._rows = self._rows or SortedRows(spec, memory.states, shelf)
         if not self._rows.one_hot:
