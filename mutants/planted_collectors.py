@@ -227,7 +227,7 @@ COLLECTORS = [
     ),
     Fault(
         "greedy_actor.py",
-        "widths = level.width[blocks].tolist()",
+        "widths = level.width[where].tolist()",
         "widths = level.width.tolist()",
         ("test_literal_player.py",),
     ),
