@@ -119,7 +119,7 @@ class QLevel:
             spread: The numbers that go with it.
         """
         require_shape("whitener", whitener, (*self.theta.shape, self.theta.shape[1]), "(n_blocks, k, k)")
-        made = self._unchecked(self.theta, whitener, width, self.clip, second, spread)
+        made = self.unchecked(self.theta, self.clip, whitener, width, second, spread)
         made._check_numbers()
         made._check_bonus()
         return made
@@ -150,16 +150,24 @@ class QLevel:
         widths.setflags(write=False)
         everywhere = np.broadcast_to(widths[:, None], thetas.shape[:2])  # holds one number a level
         for theta, width, bound, second, spread in zip(thetas, everywhere, bounds, seconds, spreads, strict=True):
-            made.append(cls._unchecked(theta, whitener, width, (0.0, bound), second, spread))
+            made.append(cls.unchecked(theta, (0.0, bound), whitener, width, second, spread))
             made[-1]._check_numbers()
         return made
 
     @classmethod
-    def _unchecked(cls, *given: Any) -> "QLevel":
-        """theta, whitener, width, clip, second, and the numbers of a Spread, or None for 0."""
+    def unchecked(
+        cls,
+        theta: Array,
+        clip: tuple[float, float],
+        whitener: Array | None = None,
+        width: Any = None,
+        second: Array | None = None,
+        spread: "Spread | None" = None,
+    ) -> "QLevel":
+        """A level of arrays that are known to be good, and read only. The arguments are those of `with_bonus`."""
         made = object.__new__(cls)
-        numbers = (0.0,) * 5 if given[5] is None else given[5].numbers
-        for name, value in zip(_FIELDS, (*given[:5], *numbers), strict=True):
+        numbers = (0.0,) * 5 if spread is None else spread.numbers
+        for name, value in zip(_FIELDS, (theta, whitener, width, clip, second, *numbers), strict=True):
             object.__setattr__(made, name, value)
         return made
 
@@ -212,7 +220,6 @@ class QLevel:
 
 
 _FIELDS = tuple(one.name for one in fields(QLevel))
-_NO_BONUS = dict.fromkeys(("whitener", "width", "second")) | dict.fromkeys(_FIELDS[5:], 0.0)
 
 
 def levels_without_bonus(thetas: Array, clips: Sequence[tuple[float, float]]) -> list[QLevel]:
@@ -222,13 +229,7 @@ def levels_without_bonus(thetas: Array, clips: Sequence[tuple[float, float]]) ->
         thetas: Parameters (H, n_blocks, k), known to be finite, that nobody can write to.
         clips: Lower and upper bound of the value of each level, lower <= upper.
     """
-    made = [object.__new__(QLevel) for _ in clips]
-    for level, theta, clip in zip(made, thetas, clips, strict=True):
-        for name, value in _NO_BONUS.items():
-            object.__setattr__(level, name, value)
-        object.__setattr__(level, "theta", theta)
-        object.__setattr__(level, "clip", clip)
-    return made
+    return [QLevel.unchecked(theta, clip) for theta, clip in zip(thetas, clips, strict=True)]
 
 
 def highest(values: Array) -> Array:
@@ -350,14 +351,11 @@ def spread_width(xp: Any, level: "QLevel | Spread", linear: Any, squares: Any, k
         squares: phi . second, (n, n_actions).
         known: What its metric says of the same vectors.
     """
-    variance = between(xp, squares - linear * linear, 0.0, level.ceiling)
-    variance *= known.share  # in place, where arrays can be written to: half the time of new ones
-    variance += known.rest * level.noise  # sigma^2
-    width = xp.sqrt(variance)
-    if level.lower_order:  # 0 where nothing is random
-        width += level.lower_order * known.length
-    width *= level.kappa
-    return width
+    variance = between(xp, squares - linear**2, 0.0, level.ceiling)
+    spread = xp.sqrt(known.share * variance + known.rest * level.noise)  # sigma
+    if level.lower_order:  # 0 where nothing is random: a product less
+        spread = spread + level.lower_order * known.length
+    return level.kappa * spread
 
 
 def norms_sq(xp: Any, whitener: Any, vectors: Any, blocks: Any, lower: bool = False) -> Any:
@@ -463,9 +461,8 @@ def _entries(xp: Any, values: Any, blocks: Any) -> Any:
 
 def between(xp: Any, values: Any, lower: float, upper: float) -> Any:
     """The values, clipped."""
-    if xp is np:  # three times faster than a clip of a small array
-        above = np.maximum(values, lower)
-        return np.minimum(above, upper, out=above if isinstance(above, np.ndarray) else None)
+    if xp is np:
+        return np.minimum(np.maximum(values, lower), upper)  # three times faster than a clip of a small array
     return xp.clip(values, lower, upper)
 
 

@@ -417,16 +417,16 @@ class S4Q:
             s3q = self._call_s3q(unused_controller, bonus, held=samples)
             q, residuals, next_id = s3q.q, s3q.residuals, s3q.next_id
         else:
-            q, residuals, next_id = LinearQ(quick.levels), quick.residuals, self._next_id + self.spec.horizon + 1
+            q, residuals = LinearQ(quick.levels), quick.residuals
+            next_id = self._next_id + self.spec.horizon + 1  # S3Q counts one a level too
         samples.settle()
         self._begin_loop(q, residuals, next_id, samples.grams)
 
     def _finish_replay(self, s3q: S3Q) -> None:
         """The S3Q call is over: its last finished epoch gives Q and, scaled to m_tot trajectories, Sigma_ref."""
         scale = self.memory.n_episodes / max(s3q.n_fitted, 1)
-        self._begin_loop(
-            s3q.q, s3q.residuals, s3q.next_id, scale * s3q.grams
-        )  # raw: the ridge is added on use  # [Alg2:CovRef]
+        cov_ref = scale * s3q.grams  # raw: the ridge is added on use  # [Alg2:CovRef]
+        self._begin_loop(s3q.q, s3q.residuals, s3q.next_id, cov_ref)
 
     def _begin_loop(self, q: LinearQ, residuals: Array, next_id: int, cov_ref: Array) -> None:
         self._next_id, self._s3q = next_id, None

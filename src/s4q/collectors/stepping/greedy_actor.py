@@ -79,9 +79,8 @@ class GreedyActor:
             seen = vectors.ravel().tolist() * (1 if len(vectors) == len(blocks) else len(blocks))
             numbers = blocks.tolist()
             first, n = numbers[0], len(numbers)
-            where = (
-                slice(first, first + n) if numbers == self._in_order[first : first + n] else blocks
-            )  # a view is faster
+            in_order = numbers == self._in_order[first : first + n]
+            where = slice(first, first + n) if in_order else blocks  # a view is faster
             here = [one[where, 0].tolist() for one in (level.theta, level.second) if one is not None]
             lines = [x * v for one in here for x, v in zip(one, seen, strict=True)]
             if white is None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # `import s4q` stays light
 _AT_HAND = 2  # tasks of a worker: the one it plays and the next, so that it never waits for the driver
 _THREADS = ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM")
 # Freed arrays of up to 32 MB stay with the worker, up to 128 MB in all. glibc would give them back to the system after
-# each product, and the system clears every page anew: a tenth of the CPU of a batch. Other C libraries ignore these.
+# each product, and the system clears every page anew. Other C libraries ignore these.
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**27)}
 _START = "from s4q.running.executors.worker_process import start_workers; start_workers({})"
 
