@@ -28,7 +28,7 @@ EPISODES = {
     "agent": {"CartPole-v1": 100, "MountainCar-v0": 150, "Acrobot-v1": 200},
     "sarsa": {"CartPole-v1": 500, "MountainCar-v0": 300, "Acrobot-v1": 200},
 }
-STEPS = {"CartPole-v1": 30_000, "MountainCar-v0": 40_000, "Acrobot-v1": 15_000}
+STEPS = {"CartPole-v1": 30_000, "MountainCar-v0": 40_000, "Acrobot-v1": 40_000}
 OTHERS = ("dqn_tuned", "ppo_tuned", "dqn_untuned", "ppo_untuned")
 NAMES = {
     "agent": "s4q.Agent, its defaults",

@@ -34,7 +34,7 @@ def agent() -> s4q.Agent:
 @pytest.fixture(scope="module")
 def value(agent: s4q.Agent) -> float:
     """Of the agent's policy, by dynamic programming on the table of the environment."""
-    return s4q.problems.from_gymnasium("FrozenLake-v1", HORIZON).value(agent.learner.policy)
+    return s4q.problems.from_gymnasium("FrozenLake-v1", HORIZON).value(agent.learner.best)
 
 
 def single() -> gym.Env:
@@ -111,7 +111,7 @@ def test_the_step_is_carried_and_starts_are_heeded() -> None:
 def test_negative_rewards_are_the_users_own() -> None:
     """CliffWalking is deterministic: the score is the value to the last digit."""
     agent = s4q.Agent(cliff(), seed=3).learn(200)
-    exact = s4q.problems.from_gymnasium("CliffWalking-v1", 20).value(agent.learner.policy)
+    exact = s4q.problems.from_gymnasium("CliffWalking-v1", 20).value(agent.learner.best)
     mean, spread = evaluate_policy(agent, make_vec_env(cliff, n_envs=2), n_eval_episodes=4)
     assert mean == pytest.approx(exact, abs=1e-9)
     assert spread == 0.0
