@@ -16,6 +16,7 @@ from s4q.collectors.sharding import address
 from s4q.collectors.stepping.episode import Episode
 from s4q.collectors.stepping.stepping_collector import SteppingCollector
 from s4q.collectors.stepping.sums import EpisodeSums
+from s4q.core.blocks import Array
 from s4q.core.identity_cache import IdentityCache
 from s4q.core.messages import Policy
 from s4q.core.validation import require_kind
@@ -47,7 +48,7 @@ class EpisodeCollector(SteppingCollector):
         self._start: list[float] = cumulative(mdp.start).tolist()
         self._terminal: list[bool] = mdp.terminal.tolist()
         self._pairs: dict[tuple[int, int, int], tuple[list[float], list[float]]] = {}  # filled as pairs are visited
-        self._actions: IdentityCache[Policy, list[Any]] = IdentityCache(self._action_lists, size=256)
+        self._actions: IdentityCache[Policy, Array] = IdentityCache(self._action_table, size=256)
 
     def _play(self, sums: EpisodeSums[Any], episodes: range) -> list[Episode]:
         """An episode has a number for its policy, one for its start, and three a level: action, reward, next state."""
@@ -79,7 +80,8 @@ class EpisodeCollector(SteppingCollector):
         state, ended = bisect_right(self._start, numbers[1]), False
         states, actions, rewards = [state], [], []
         for h in range(sums.last):
-            action = bisect_right(table[h][state], numbers[2 + 3 * h])
+            # A row at a time: a learner with a new policy for every episode needs few of them.
+            action = bisect_right(table[h, state].tolist(), numbers[2 + 3 * h])
             arrivals, means = self._pairs.get((h, state, action)) or self._pair(h, state, action)
             state = bisect_right(arrivals, numbers[4 + 3 * h])
             reward = means[state]
@@ -102,6 +104,6 @@ class EpisodeCollector(SteppingCollector):
         self._pairs[pair] = (cumulative(mdp.transitions[pair]).tolist(), means.tolist())
         return self._pairs[pair]
 
-    def _action_lists(self, policy: Policy) -> list[Any]:
-        """Cumulative probabilities of the actions at every level and state."""
-        return list(cumulative(self.mdp.policy_table(policy)).tolist())
+    def _action_table(self, policy: Policy) -> Array:
+        """Cumulative probabilities of the actions at every level and state, (H, S, A)."""
+        return cumulative(self.mdp.policy_table(policy))
