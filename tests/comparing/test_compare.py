@@ -201,6 +201,24 @@ def test_a_learner_that_does_not_suit_a_problem_is_left_out_there() -> None:
     assert repr(found) == "Comparison(3 runs, 0 failed, 1 pairs refused)"
 
 
+@pytest.mark.parametrize(("seeds", "misses"), [(1, None), (2, 50), (3, 28), (4, 12), (5, None)])
+def test_few_seeds_are_said_to_be_few(seeds: int, misses: int | None) -> None:
+    rows = [
+        {"problem": "chain", "learner": learner, "seed": seed, "error": None}
+        for seed in range(seeds)
+        for learner in "ab"
+    ]
+    said = s4q.Comparison(rows, {}).notes("chain")
+    if misses is None:
+        assert said == []
+        return
+    assert said == [f"{seeds} seeds are few: an interval of theirs misses the true value {misses} times in 100, not 5."]
+    rng = np.random.default_rng(1)
+    found = [interval(rng.normal(size=seeds)) for _ in range(400)]
+    missed = sum(one.low is None or one.high is None or not one.low <= 0 <= one.high for one in found)
+    assert abs(missed / len(found) - misses / 100) < 0.06
+
+
 def test_a_run_that_fails_does_not_stop_the_others() -> None:
     found = s4q.compare([SMALL], ["q_learning:step_size=50.0", "s4q"], seeds=1, episodes=300, processes=1)
     failed, fine = found.rows

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _RESAMPLES = 2000
+_MISSES = {
+    2: 50,
+    3: 28,
+    4: 12,
+}  # how often in 100, by the number of seeds, where the scores are normal; with 5 it is 10
 
 
 @final
@@ -142,12 +147,17 @@ class Comparison:
         return tables
 
     def notes(self, problem: str) -> list[str]:
-        """Why learners were not played on a problem, or failed, a sentence each.
+        """What to know of the table of a problem, a sentence each: few seeds, learners not played, failed runs.
 
         Args:
             problem: The name of the problem.
         """
-        notes = [f"{learner}: not played, {why}" for (where, learner), why in self.refused.items() if where == problem]
+        seeds = len({row["seed"] for row in self.rows if row["problem"] == problem})
+        notes = []
+        if seeds in _MISSES:
+            misses = f"an interval of theirs misses the true value {_MISSES[seeds]} times in 100, not 5"
+            notes.append(f"{seeds} seeds are few: {misses}")
+        notes += [f"{learner}: not played, {why}" for (where, learner), why in self.refused.items() if where == problem]
         failed = {row["learner"]: row["error"] for row in self.rows if row["problem"] == problem and row["error"]}
         return [f"{note}." for note in (*notes, *(f"{learner}: failed, {why}" for learner, why in failed.items()))]
 
