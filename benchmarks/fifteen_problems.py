@@ -208,7 +208,9 @@ def figure(results: dict[str, Any], path: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="The default learner beside the baselines on fifteen problems.")
     parser.add_argument("--rows", nargs="*", default=[""], metavar="NAME_PART", help="only problems with such names")
-    parser.add_argument("--learners", nargs="+", default=list(LEARNERS), choices=list(LEARNERS))
+    parser.add_argument(
+        "--learners", nargs="+", default=list(LEARNERS), choices=list(LEARNERS), help=f"{OURS} always plays with them"
+    )
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--control-seeds", type=int, default=5)
     parser.add_argument("--episodes", type=int, help="episodes of every run (default: those of the problem)")
@@ -224,7 +226,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             continue
         found = s4q.compare(
             [row.problem],
-            given.learners,
+            list(dict.fromkeys([OURS, *given.learners])),
             seeds=given.seeds if row.returns is None else given.control_seeds,
             episodes=given.episodes or row.episodes,
             processes=given.processes,

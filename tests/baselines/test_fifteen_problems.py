@@ -95,7 +95,6 @@ def test_the_command_goes_on_and_draws(tmp_path: Path, capsys: pytest.CaptureFix
         "--rows",
         "bellman",
         "--learners",
-        OURS,
         "q_learning_tuned",
         "--seeds",
         "2",
@@ -112,3 +111,4 @@ def test_the_command_goes_on_and_draws(tmp_path: Path, capsys: pytest.CaptureFix
     assert picture.read_bytes()[:4] == b"\x89PNG"
     assert " of 1 (12 of 15 wanted)" in capsys.readouterr().out
     assert first["bellman_closed"]["seeds"] == 2
+    assert set(first["bellman_closed"]["intervals"]) == {OURS, "q_learning_tuned"}
