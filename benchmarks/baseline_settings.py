@@ -21,13 +21,13 @@ GREEDY: dict[str, Any] = {"epsilon": 0.0, "optimistic": True}
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "lsvi_ucb_tuned": [{"beta": beta} for beta in (0.03, 0.1, 0.3, 1.0)],
     "rlsvi_tuned": [{"sigma": sigma} for sigma in (0.03, 0.1, 0.3, 1.0)],
-    "fitted_q_tuned": [{"epsilon": epsilon} for epsilon in (0.02, 0.05, 0.1, 0.3)],
+    "fitted_q_tuned": [{"epsilon": epsilon} for epsilon in (0.01, 0.02, 0.05, 0.1, 0.3)],
     "q_learning": [{"step_size": step, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
     "sarsa": [{"step_size": step, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
     "replay_q": [{"step_size": step, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
     "q_rex": [{"step_size": step, "target_every": 1, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
-    "ucb_q": [{"c": c} for c in (0.01, 0.02, 0.1, 1.0)],
-    "ucbvi": [{"c": c} for c in (0.1, 0.3, 1.0)],
+    "ucb_q": [{"c": c} for c in (0.003, 0.01, 0.02, 0.1, 1.0)],
+    "ucbvi": [{"c": c} for c in (0.03, 0.1, 0.3, 1.0)],
 }
 
 

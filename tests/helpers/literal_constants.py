@@ -187,7 +187,8 @@ def data_scaled_width(
     factor = np.sqrt(1 + 0.05 * max(0.0, np.log(max(n_samples, 1) / (spec.n_blocks * spec.block_dim))))
     if not spec.well_specified:
         unseen = 0.3 * v if begun and spec.block_dim > 1 else v
-        return float(unseen * np.sqrt(ridge) + kappa * factor * np.sqrt(residual + floor**2))
+        unlike = v * min(1.0, 1 / np.sqrt(n)) if n > 0 and spec.block_dim == 1 else v * (spec.block_dim == 1)
+        return float(unseen * np.sqrt(ridge) + kappa * factor * (np.sqrt(residual + floor**2) + unlike))
     local = min(max(variance, 0.0), v * v / 4)
     sigma = np.sqrt((n * local + residual + floor**2) / max(n, 1.0))
     spread = sigma + 2.5 * (v * v * residual) ** 0.25 * np.sqrt(norm_sq)

@@ -56,6 +56,9 @@ class LiteralPhase:
     threshold: tuple[float, float]
     n: int = 0
     finished: bool = False
+    origin: int = 0  # the number of the phase that its policy was fitted for
+    returns: list[float] = field(default_factory=list)  # for rewards that start at 0
+    promises: list[float] = field(default_factory=list)  # the clipped optimistic value where each episode began
 
 
 @dataclass
@@ -66,6 +69,36 @@ class LiteralRun:
     parents: list[LiteralPhase] = field(default_factory=list)  # the phase each policy comes from
     n_replayed: int = 0
     n_main: int = 0
+    best: int | None = None  # the origin of the policy whose returns speak best for it
+
+    def returns_of(self) -> dict[int, list[float]]:
+        """The returns of every policy, by its origin."""
+        found: dict[int, list[float]] = {}
+        for phase in self.phases:
+            found.setdefault(phase.origin, []).extend(phase.returns)
+        return found
+
+    def worth(self, origin: int) -> float:
+        """The lower bound of what a policy returns, with the mean and the variances of all."""
+        by_policy = self.returns_of()
+        everything = np.concatenate(list(by_policy.values()))
+        spread = float(np.var(everything))
+        squares = sum(len(ones) * float(np.var(ones)) for ones in by_policy.values())
+        within = min((squares + spread) / (len(everything) - len(by_policy) + 1), spread)
+        between = max(spread - within, spread / 100)
+        own = np.array(by_policy[origin])
+        error = (len(own) * float(np.var(own)) + 30 * within) / (len(own) + 29) / len(own)
+        trust = between / (between + error) if between > 0 else 0.0
+        mean = float(np.mean(everything))
+        return mean + trust * (float(np.mean(own)) - mean) - 2 * float(np.sqrt(trust * error))
+
+    def refuted(self, value_bound: float) -> bool:
+        """Is the best policy another one, and worth more than the last phase promised? Keeps the best one."""
+        last = self.phases[-1]
+        tie = 1e-9 * value_bound
+        if self.best is None or self.worth(last.origin) >= self.worth(self.best) - tie:
+            self.best = last.origin
+        return last.origin != self.best and self.worth(self.best) > np.mean(last.promises) + tie
 
     def remember(self, phase: LiteralPhase, table: np.ndarray, m: int) -> None:
         """Add to the memory; a policy with the same parameters as an earlier one only raises its count."""
@@ -85,6 +118,8 @@ def literal_s4q(mdp: Any, budget: int, seed: int, c: LiteralConstants) -> Litera
     clip = np.array([(lower, v) for v in spec.value_bound])
     before = np.zeros((horizon, dim, dim))
     n_progress = 1 if c.pool else horizon
+    grouped = c.preset == "practical" and c.memory != "policies" and spec.block_dim == 1 and not spec.well_specified
+    again: int | None = None  # the policy to play once more in place of the new one
     while True:
         p = len(run.phases) + 1
         m_tot = sum(m for _, m in run.memory)
@@ -144,7 +179,10 @@ def literal_s4q(mdp: Any, budget: int, seed: int, c: LiteralConstants) -> Litera
 
         first, slope = threshold = c.threshold(p, replaying=len(run.memory) > 0)
         nothing = (np.zeros_like(cov_ref), np.zeros(n_progress))
-        phase = LiteralPhase(ridge, unclipped, theta, cov_ref, *nothing, residuals, threshold)
+        origin = p
+        if again is not None:
+            unclipped, theta, origin = run.phases[again - 1].unclipped, run.phases[again - 1].theta, again
+        phase = LiteralPhase(ridge, unclipped, theta, cov_ref, *nothing, residuals, threshold, origin=origin)
         run.phases.append(phase)
         table = np.eye(n_actions)[unclipped.round(9).argmax(axis=2)]  # ties up to rounding go to the lowest action
         lams = [ridge[0 if c.pool else h] for h in range(horizon)]  # one Sigma_ref where steps are pooled
@@ -153,6 +191,8 @@ def literal_s4q(mdp: Any, budget: int, seed: int, c: LiteralConstants) -> Litera
             _, episode = dice.play([table], np.ones(1))
             phase.n += 1
             run.n_main += 1
+            phase.returns.append(sum(reward - spec.reward_min for reward in episode.rewards))
+            phase.promises.append(min(max(float(unclipped[0, episode.states[0]].max()), clip[0, 0]), clip[0, 1]))
             if c.memory != "policies":
                 run.cached.append(episode)
             for h, (s, a) in enumerate(zip(episode.states, episode.actions, strict=False)):
@@ -164,6 +204,7 @@ def literal_s4q(mdp: Any, budget: int, seed: int, c: LiteralConstants) -> Litera
                 break
         if not phase.finished:
             return run
+        again = run.best if grouped and run.refuted(spec.value_bound[0]) else None
         if c.memory == "policies":
             run.remember(phase, table, phase.n)
         before = cov_ref + phase.increment

@@ -50,11 +50,14 @@ class SharedDiceCollector:
         grams, progress, n = np.zeros((spec.horizon, *spec.gram_shape)), np.zeros(len(start)), 0
         table = mdp.policy_table(request.policy)
         kept: list[Transitions] = []
+        returns, promised = np.zeros(0), 0.0
         for _ in range(shard.n_episodes):
             _, one = self.dice.play([table], np.ones(1))
             if shard.index + n < request.done + request.keep:
                 kept += self._steps(one)
             n += 1
+            returns = np.append(returns, sum(reward - spec.reward_min for reward in one.rewards))
+            promised += float(request.policy.value(0, mdp.features(0, np.array(one.states[:1])))[0])
             for h, (s, a) in enumerate(zip(one.states, one.actions, strict=False)):
                 x, b = mdp.features.vectors[h, s, a], mdp.features.blocks[h, s, a]
                 grams[h, b] += np.outer(x, x)
@@ -65,7 +68,8 @@ class SharedDiceCollector:
                 break
         if request.pool:
             grams = grams.sum(axis=0, keepdims=True)
-        return Visits(grams, progress, n, 0.0, None, None, 0, Transitions.concatenate(kept) if kept else None)
+        sums = float(returns.sum()), float(returns @ returns), promised
+        return Visits(grams, progress, n, *sums, 0, Transitions.concatenate(kept) if kept else None)
 
     def _steps(self, one: Script) -> list[Transitions]:
         """An episode as steps."""

@@ -65,8 +65,9 @@ def test_without_squares_the_value_bound_says_how_far_returns_can_spread() -> No
 
 
 @pytest.mark.parametrize("kind", [EpisodeCollector, CountCollector])
-def test_a_good_policy_that_is_lost_again_is_kept(kind: Any) -> None:
-    """Features that are not exact: the newest policy earns nothing, the best one nearly all there is."""
+def test_a_good_policy_that_is_lost_again_is_kept(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not played again: the newest policy earns nothing, the best one nearly all there is."""
+    monkeypatch.setattr(BestPolicy, "refutes", lambda self, phase: False)
     mdp = s4q.problems.aggregated_deep_sea(10, seed=1)
     learner = s4q.S4Q(mdp)
     run = s4q.run(learner, kind(mdp, seed=1), 300)
@@ -74,6 +75,27 @@ def test_a_good_policy_that_is_lost_again_is_kept(kind: Any) -> None:
     assert mdp.value(learner.best) > 0.9 * mdp.v_star
     assert run.best is learner.best
     assert run.policy is learner.policy
+
+
+@pytest.mark.parametrize("kind", [EpisodeCollector, CountCollector])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_good_policy_of_groups_of_states_is_not_lost(kind: Any, seed: int) -> None:
+    mdp = s4q.problems.aggregated_deep_sea(10, seed=seed)
+    run = s4q.run(s4q.S4Q(mdp), kind(mdp, seed=seed), 500)
+    assert run.gap == pytest.approx(0.0, abs=1e-9)  # 0.99 where no policy is played again: see the test before
+
+
+def test_a_policy_that_plays_again_is_one_candidate_with_all_its_returns() -> None:
+    rng = np.random.default_rng(0)
+    good, more, other = rng.normal(5.0, 1.0, size=8), rng.normal(5.0, 1.0, size=6), rng.normal(1.0, 1.0, size=9)
+    first = candidate(1, good)
+    found = BestPolicy(10.0).with_candidate(first).with_candidate(candidate(2, other))
+    again = found.with_candidate(replace(candidate(3, more), policy=first.policy))
+    whole = BestPolicy(10.0).with_candidate(candidate(1, np.append(good, more))).with_candidate(candidate(2, other))
+    assert again.best is not None
+    assert whole.best is not None
+    assert (again.best.phase, again.best.n_episodes, again.n_candidates) == (3, 14, 2)
+    assert again.lower_bound(again.best) == pytest.approx(whole.lower_bound(whole.best), rel=1e-12)
 
 
 def test_the_running_phase_counts_and_nothing_played_means_the_newest() -> None:

@@ -174,9 +174,9 @@ def test_what_may_be_gained_is_never_negative() -> None:
 
 def test_the_best_policy_is_said_to_be_a_lucky_choice() -> None:
     """Means and bound in the user's units: 10 less than the shifted ones."""
-    policy = s4q.LinearQ.from_arrays(np.zeros((1, 1, 1)))
     rng, choice = np.random.default_rng(0), BestPolicy(20.0)
     for phase in range(1, 30):
+        policy = s4q.LinearQ.from_arrays(np.zeros((1, 1, 1)))
         returns = rng.normal(8.0, 2.0, size=4)
         choice = choice.with_candidate(Candidate(policy, phase, 4, float(returns.sum()), float((returns**2).sum())))
     best = choice.best

@@ -14,6 +14,7 @@ from small_problems import blocked_mdp, random_mdp
 
 import s4q
 from s4q.core.messages import Explore, Regression, Visits
+from s4q.learners.best_policy import BestPolicy
 from s4q.problems import FiniteMDP
 
 
@@ -96,6 +97,7 @@ MODES: dict[str, dict[str, object]] = {
         "memory": "policies",
         "trigger": 1.47,
     },
+    "practical, all steps": {"preset": "practical", "memory": "all"},
     "practical, not pooled": {"preset": "practical", "ridge": 1e-3, "memory": "all", "pool": False},
 }
 
@@ -166,6 +168,26 @@ PAIRS = [(mode, name) for i, mode in enumerate(MODES) for j, name in enumerate(P
 def test_s4q_equals_nested_loops(mode: str, name: str) -> None:
     mdp = PROBLEMS[name]
     assert_equal(mdp, *both(mdp, mode, budget=160))
+
+
+@pytest.mark.parametrize("mode", ["practical", "practical, not pooled", "practical, policies", "practical, all steps"])
+@pytest.mark.parametrize(("size", "seed"), [(4, 0), (4, 2), (5, 1), (6, 1)])
+def test_groups_of_states_as_in_nested_loops(mode: str, size: int, seed: int) -> None:
+    mdp = s4q.problems.aggregated_deep_sea(size, seed=seed)
+    assert_equal(mdp, *both(mdp, mode, budget=160))
+
+
+def test_a_policy_whose_returns_refute_the_newest_promise_is_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that, or with the best policy in place of every new one, the oracle disagrees."""
+    mdp = s4q.problems.aggregated_deep_sea(6, seed=1)
+    found = both(mdp, "practical, all steps", 160)
+    assert sum(phase.origin != number for number, phase in enumerate(found[2].phases, 1)) > 2
+    assert_equal(mdp, *found)
+    for always in (False, True):
+        with monkeypatch.context() as patch:
+            patch.setattr(BestPolicy, "refutes", lambda self, phase, answer=always: answer)
+            with pytest.raises(AssertionError):
+                assert_equal(mdp, *both(mdp, "practical, all steps", 160))
 
 
 @given(

@@ -126,14 +126,14 @@ LEARNERS: dict[str, NamedLearner] = {
     ),
     "rlsvi": NamedLearner(make=RLSVI, kind="untuned", about="RLSVI, sigma 1"),
     "rlsvi_tuned": NamedLearner(
-        make=RLSVI, kind="tuned", about="RLSVI, sigma 0.03, levels pooled", settings={"sigma": 0.03}, of_run=_POOL
+        make=RLSVI, kind="tuned", about="RLSVI, sigma 0.1, levels pooled", settings={"sigma": 0.1}, of_run=_POOL
     ),
     "fitted_q": NamedLearner(make=FittedQ, kind="untuned", about="fitted Q iteration, epsilon 0.1"),
     "fitted_q_tuned": NamedLearner(
         make=FittedQ,
         kind="tuned",
-        about="fitted Q iteration, epsilon 0.05, levels pooled",
-        settings={"epsilon": 0.05},
+        about="fitted Q iteration, epsilon 0.02, levels pooled",
+        settings={"epsilon": 0.02},
         of_run=_POOL,
     ),
     "q_learning": NamedLearner(make=QLearning, kind="untuned", about="linear Q-learning, epsilon 0.1, step 0.1"),
@@ -147,15 +147,15 @@ LEARNERS: dict[str, NamedLearner] = {
     "sarsa_tuned": NamedLearner(
         make=Sarsa,
         kind="tuned",
-        about="SARSA(0.9), optimistic, step 0.5",
-        settings={"epsilon": 0.0, "optimistic": True, "step_size": 0.5},
+        about="SARSA(0.9), optimistic, step 0.1",
+        settings={"epsilon": 0.0, "optimistic": True, "step_size": 0.1},
     ),
     "replay_q": NamedLearner(make=ReplayQ, kind="untuned", about="experience replay, target network, epsilon 0.1"),
     "replay_q_tuned": NamedLearner(
         make=ReplayQ,
         kind="tuned",
-        about="experience replay, target network, optimistic, step 0.5",
-        settings={"epsilon": 0.0, "optimistic": True, "step_size": 0.5},
+        about="experience replay, target network, optimistic, step 0.1",
+        settings={"epsilon": 0.0, "optimistic": True, "step_size": 0.1},
     ),
     "q_rex": NamedLearner(make=QRex, kind="untuned", about="Q-Rex, epsilon 0.1, step 0.1"),
     "q_rex_tuned": NamedLearner(
@@ -168,9 +168,9 @@ LEARNERS: dict[str, NamedLearner] = {
         make=UCBQ, kind="untuned", about="UCB-Q with the bonus of its theorem", of_run={"c": paper_c}
     ),
     "ucb_q": NamedLearner(make=UCBQ, kind="untuned", about="UCB-Q, c 1"),
-    "ucb_q_tuned": NamedLearner(make=UCBQ, kind="tuned", about="UCB-Q, c 0.02", settings={"c": 0.02}),
+    "ucb_q_tuned": NamedLearner(make=UCBQ, kind="tuned", about="UCB-Q, c 0.003", settings={"c": 0.003}),
     "ucbvi": NamedLearner(make=UCBVI, kind="untuned", about="UCBVI, c 1", settings={"c": 1.0}),
-    "ucbvi_tuned": NamedLearner(make=UCBVI, kind="tuned", about="UCBVI, c 0.3"),
+    "ucbvi_tuned": NamedLearner(make=UCBVI, kind="tuned", about="UCBVI, c 0.1", settings={"c": 0.1}),
     "psrl": NamedLearner(make=PSRL, kind="untuned", about="PSRL; it has nothing to tune"),
 }
 

@@ -39,7 +39,7 @@ class RLSVI(RefitLearner):
     Args:
         problem: A Spec, or anything with `.spec`, such as a FiniteMDP.
         sigma: Standard deviation of the noise of a target, as a share of the value bound. 1 (default) covers the
-            largest noise there can be; 0.03 is tuned.
+            largest noise there can be; 0.1 is tuned.
         seed: Seed of the draws. 0 by default.
         ridge: Added to the diagonal of every Gram matrix. 1 by default.
         switch: When a new Q is drawn: "one_percent" (default), "every_episode" as in the paper, or "determinant".

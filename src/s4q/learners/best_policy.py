@@ -1,7 +1,8 @@
 """The policy to keep: the one whose own returns speak best for it, by a lower confidence bound.
 
 With features that are not exact the newest policy is not always the best: a fit can be spoiled by what it cannot
-represent. S4Q tells this module of every finished phase and asks it which policy to deploy. Exploration never asks.
+represent. S4Q tells this module of every finished phase and asks it which policy to deploy. Exploration asks only
+whether the returns of that policy refute what a newer one promised.
 """
 
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from s4q.core.linear_q import LinearQ
 from s4q.core.messages import sum_if_known
 from s4q.learners.main_loop import PhaseRecord
 
+_TIE = 1e-9  # of the value bound: closer than this is equal, and the newer one is better; else rounding would decide
 _STANDARD_ERRORS = 2.0  # below the mean
 _LEAST_SHARE = 0.01  # of the variance of all returns: the policies differ by so much at least
 _PRIOR_SAMPLES = 30.0  # weight of the variance within all policies in that of one: 14 wins in a row say little of it
@@ -33,6 +35,16 @@ class Candidate:
     def of(cls, record: PhaseRecord) -> "Candidate":
         """The policy of a phase that has played an episode to its end. Episodes that were cut are left out."""
         return cls(record.q, record.phase, record.n_returns, record.return_sum, record.return_sum_sq)
+
+    def with_more(self, new: "Candidate") -> "Candidate":
+        """The same policy with the returns of a later phase added."""
+        return replace(
+            self,
+            phase=new.phase,
+            n_episodes=self.n_episodes + new.n_episodes,
+            return_sum=self.return_sum + new.return_sum,
+            return_sum_sq=sum_if_known(self.return_sum_sq, new.return_sum_sq),
+        )
 
     @property
     def mean(self) -> float:
@@ -75,17 +87,34 @@ class BestPolicy:
     squares: float = 0.0  # squared deviations of returns from the mean of their own policy, added up
 
     def with_candidate(self, new: Candidate) -> "BestPolicy":
-        """The same with one candidate more."""
+        """The same with one candidate more, or with more returns of the best one."""
+        again = self.best is not None and new.policy is self.best.policy
         seen = replace(
             self,
-            n_candidates=self.n_candidates + 1,
+            n_candidates=self.n_candidates + (not again),
             n_episodes=self.n_episodes + new.n_episodes,
             return_sum=self.return_sum + new.return_sum,
             return_sum_sq=sum_if_known(self.return_sum_sq, new.return_sum_sq),
-            squares=self.squares + new.squares,
         )
-        better = seen.best is None or seen.lower_bound(new) >= seen.lower_bound(seen.best)
+        if self.best is not None and again:
+            both = self.best.with_more(new)
+            return replace(seen, best=both, squares=self.squares + both.squares - self.best.squares)
+        seen = replace(seen, squares=self.squares + new.squares)
+        better = seen.best is None or seen.lower_bound(new) >= seen.lower_bound(seen.best) - _TIE * self.value_bound
         return replace(seen, best=new) if better else seen
+
+    def refutes(self, phase: PhaseRecord) -> bool:
+        """Did another policy earn more than the policy of a phase, with its bonus, still held to be possible?
+
+        With exact features and a bonus that is wide enough this never happens: what the newest policy promises is at
+        least what the best one returns. So the fit is wrong, and the returns are right.
+
+        Args:
+            phase: The last finished phase, which this object knows already.
+        """
+        if self.best is None or self.best.policy is phase.q or phase.start_value_sum is None or not phase.n_returns:
+            return False
+        return self.lower_bound(self.best) > phase.start_value_sum / phase.n_returns + _TIE * self.value_bound
 
     def lower_bound(self, one: Candidate) -> float:
         """What a candidate is worth, in shifted rewards."""

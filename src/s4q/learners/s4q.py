@@ -420,7 +420,19 @@ class S4Q:
             q, residuals = LinearQ(quick.levels), quick.residuals
             next_id = self._next_id + self.spec.horizon + 1  # S3Q counts one a level too
         samples.settle()
-        self._begin_loop(q, residuals, next_id, samples.grams)
+        self._begin_loop(self._unless_refuted(q), residuals, next_id, samples.grams)
+
+    def _unless_refuted(self, q: LinearQ) -> LinearQ:
+        """The new greedy policy, or the best one so far where its returns refute the promise of the phase before.
+
+        That is for one-hot features that stand for groups of states. A fit averages over a group, and can forget a good
+        policy. One more phase of that policy gives the fit steps that speak for it; then the new one has its turn.
+        """
+        best, last = self._best.best, self.last_phase
+        grouped = self.spec.block_dim == 1 and not self.spec.well_specified
+        if self.constants.preset != "practical" or not grouped or best is None or last is None:
+            return q
+        return best.policy if self._best.refutes(last) else q
 
     def _finish_replay(self, s3q: S3Q) -> None:
         """The S3Q call is over: its last finished epoch gives Q and, scaled to m_tot trajectories, Sigma_ref."""

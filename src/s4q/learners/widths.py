@@ -86,6 +86,7 @@ def with_data_scaled_bonus(
     Bernstein's inequality. It has the residual in it, so it is 0 where nothing is random.
 
     With other features a fit of squares is off by more than the variance. There the residual stands for all directions.
+    Those that are one-hot stand for groups of states; see `group_deviation`.
 
     Args:
         fit: The fit, without a bonus.
@@ -104,7 +105,10 @@ def with_data_scaled_bonus(
     if not exact:
         # A block of which nothing was seen, such as an action never tried, is worth the whole bound.
         share = np.where(moments.factors.blocks_seen(), unseen_share(fit.theta.shape[1]), 1.0)
-        return fit.with_bonus(whitener, share * unseen + spread.kappa * sqrt(spread.noise))
+        deviation: Array | float = sqrt(spread.noise)
+        if fit.theta.shape[1] == 1:
+            deviation = deviation + group_deviation(moments.gram[:, 0, 0], value_bound)
+        return fit.with_bonus(whitener, share * unseen + spread.kappa * deviation)
     second = moments.factors.solve(moments.moment_sq, ridge)
     second.setflags(write=False)
     return fit.with_bonus(whitener, unseen, second=second, spread=spread)
@@ -166,6 +170,23 @@ def unseen_share(block_dim: int) -> float:
     (0.3, 1.0)
     """
     return 1.0 if block_dim == 1 else 0.3
+
+
+def group_deviation(visits: Array, value_bound: float) -> Array:
+    """What is added to the deviation of targets where a one-hot feature stands for unlike states, (n_blocks,).
+
+    n visits to a group tell nothing of those of its states that were not among them. By the rule of succession the
+    next visit is to such a state about once in n times, and its target may be anything up to the value bound. A bonus
+    of the bound over n needs a deviation of the bound over sqrt(n).
+
+    Args:
+        visits: Visits to each group, (n_blocks,).
+        value_bound: Of the level.
+
+    >>> group_deviation(np.array([0.0, 1.0, 4.0]), value_bound=2.0).tolist()
+    [2.0, 2.0, 1.0]
+    """
+    return np.asarray(value_bound / np.sqrt(np.maximum(visits, 1.0)))
 
 
 def floor_share(horizon: int) -> float:

@@ -130,7 +130,9 @@ class Prescribed:
         """
         spec, bound = self.spec, self.spec.value_bound[level]
         errors = 0.2 if self.settings.fixed_width is None else float(self.settings.fixed_width[level])
-        deviation = sqrt(residual + 9e-4 * bound**2 * min(1.0, 10 / spec.horizon))
+        deviation = np.full(len(gram), sqrt(residual + 9e-4 * bound**2 * min(1.0, 10 / spec.horizon)))
+        if spec.block_dim == 1:  # groups of states that may differ: the bound over the root of the visits
+            deviation += bound * np.clip(gram[:, 0, 0], 1.0, None) ** -0.5
         growth = sqrt(1 + log(max(most_samples / spec.dim, 1.0)) / 20)
         share = 0.3 if spec.block_dim > 1 else 1.0  # of the bound, in a block of which something was seen
         unseen = np.where(np.abs(gram).max(axis=(1, 2)) > 0, share, 1.0) * bound * sqrt(ridge)
