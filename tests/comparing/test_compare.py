@@ -8,12 +8,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from signalled import TIMES, signalled
 from typer.testing import CliRunner
 
@@ -199,6 +201,26 @@ def test_a_learner_that_does_not_suit_a_problem_is_left_out_there() -> None:
     assert list(found.refused) == [("low_rank", "psrl")]
     assert "psrl: not played" in str(found.tables()[1].caption)
     assert repr(found) == "Comparison(3 runs, 0 failed, 1 pairs refused)"
+
+
+def test_a_narrow_table_has_fewer_columns_and_no_cut_number() -> None:
+    found = s4q.compare([SMALL], ["s4q", "psrl"], seeds=2, episodes=20, processes=1)
+    wide, narrow = found.tables()[0], found.tables(narrow=True)[0]
+    assert [column.header for column in narrow.columns] == [
+        "learner",
+        "regret, IQM [95 %]",
+        "end gap",
+        "bytes",
+        "CPU s",
+        "best",
+    ]
+    whole = {str(column.header): list(column.cells) for column in wide.columns}
+    assert all(list(column.cells) == whole[str(column.header)] for column in narrow.columns)
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(narrow)
+    shown = console.export_text()
+    assert "…" not in shown
+    assert all(str(cell) in shown for cell in whole["end gap"])
 
 
 @pytest.mark.parametrize(("seeds", "misses"), [(1, None), (2, 50), (3, 28), (4, 12), (5, None)])

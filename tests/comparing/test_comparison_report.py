@@ -115,8 +115,16 @@ def test_the_command_writes_it_beside_the_results(tmp_path: Path, monkeypatch: p
     named = runner.invoke(app, [*words, "--report", "other.html", "--json"])
     assert named.exit_code == 0
     assert "report: other.html" in named.stderr
-    lost = runner.invoke(app, [*words, "--report", "no/other.html"])
-    assert (lost.exit_code, "cannot be written" in lost.stderr) == (2, True)
+    (tmp_path / "a_file").touch()
+    for wrong, told in (
+        (["--report", "no/other.html"], "the folder no does not exist; make it first"),
+        (["--report", str(tmp_path)], "is a folder; name a file in it"),
+        (["--plots", "a_file"], "--plots a_file is a file; name a folder"),
+    ):
+        with monkeypatch.context() as patch:  # refused before anything is played
+            patch.setattr("s4q.cli.compare_command.compared", None)
+            lost = runner.invoke(app, [*words, *wrong])
+        assert (lost.exit_code, told in lost.stderr) == (2, True)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     refused = runner.invoke(app, [*words, "--report", "third.html"])
     assert (refused.exit_code, 'pip install "s4q[report]"' in refused.stderr) == (2, True)

@@ -90,6 +90,7 @@ def compare(
                 plan = plan_of(**{"seeds": 5, "episodes": 5000, **given})
             place = _report_place(report, results)
             _require_own_file(place, report, results, file)
+            _require_folders(report, plots)
             with nullcontext() if ray is None else ray_at(ray, processes) as cluster:
                 at_a_time = 2 if processes is None else processes
                 found = compared(plan, processes=at_a_time, ray=cluster, results=results, progress_bar=not quiet)
@@ -101,7 +102,7 @@ def compare(
         typer.echo(json.dumps([dict(row) for row in found.rows]))
     else:
         console = Console(width=None if sys.stdout.isatty() else 180)
-        for table in found.tables():
+        for table in found.tables(narrow=console.width < 120):
             console.print(table)
     if place is not None:
         with refusals():
@@ -132,6 +133,16 @@ def _require_own_file(place: Path | None, report: Path | None, results: Path | N
         if report is None:
             raise ValueError(f"--results {other}: the page beside it has the same name; end the file in .sqlite")
         raise ValueError(f"--report {place} is the file of {name}, which the page would replace; choose another name")
+
+
+def _require_folders(report: Path | None, plots: Path | None) -> None:
+    """Refuse places that cannot be written before the first run is played."""
+    if report is not None and not report.absolute().parent.is_dir():
+        raise ValueError(f"--report {report}: the folder {report.parent} does not exist; make it first")
+    if report is not None and report.is_dir():
+        raise ValueError(f"--report {report} is a folder; name a file in it")
+    if plots is not None and plots.exists() and not plots.is_dir():
+        raise ValueError(f"--plots {plots} is a file; name a folder")
 
 
 def _words(plan: Plan) -> list[str]:

@@ -160,5 +160,7 @@ def settings_of(whole: str, text: str) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             equals = ""
         if not equals or not key.strip():
-            raise ValueError(f'settings are written name:key=value,key=value, with text in "..."; got {whole!r}')
+            raise ValueError(
+                f'settings are written name:key=value,key=value, with text in "..." and true or false; got {whole!r}'
+            )
     return found

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import compress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _RESAMPLES = 2000
+_LEFT_OUT_IF_NARROW = ("mean", "return", "policies", "learner CPU s")
 _MISSES = {
     2: 50,
     3: 28,
@@ -117,8 +119,12 @@ class Comparison:
             found += _marked([_summed(problem, learner, rows) for learner, rows in groups.items()])
         return found
 
-    def tables(self) -> "list[Table]":
-        """A table for each problem, the best learner first."""
+    def tables(self, *, narrow: bool = False) -> "list[Table]":
+        """A table for each problem, the best learner first. `rich.console.Console().print` shows them.
+
+        Args:
+            narrow: True leaves out the columns that matter least, for windows of 80 columns. False by default.
+        """
         from rich.table import Table
 
         tables = []
@@ -126,23 +132,22 @@ class Comparison:
             lines = [one for one in self.summary() if one["problem"] == problem]
             by_regret = any(one["score"] == "regret" for one in lines)
             first = lines[0]
-            title = f"{problem}: {first['episodes']:,} episodes, {first['runs'] + first['failed']} seeds"
+            seeds = first["runs"] + first["failed"]
+            title = f"{problem}: {first['episodes']:,} episodes, {seeds} seed{'s' * (seeds != 1)}"
             table = Table(
                 title=title,
                 caption=" ".join(["best: the interval meets that of the best learner.", *self.notes(problem)]),
             )
-            headers = (
-                "learner",
-                f"{'regret' if by_regret else 'mean return'}, IQM [95 %]",
-                "mean",
-                "return",
-                "end gap",
-            )
-            for header in (*headers, "policies", "bytes", "learner CPU s", "CPU s", "best"):
-                table.add_column(header, justify="left" if header in ("learner", "best") else "right")
+            score = f"{'regret' if by_regret else 'mean return'}, IQM [95 %]"
+            costs = ("policies", "bytes", "learner CPU s", "CPU s")
+            headers = ("learner", score, "mean", "return", "end gap", *costs, "best")
+            shown = [not (narrow and header in _LEFT_OUT_IF_NARROW) for header in headers]
+            for header in compress(headers, shown):
+                # Folded, not cut: half a number in a narrow window would be a wrong one.
+                table.add_column(header, justify="left" if header in ("learner", "best") else "right", overflow="fold")
             sign = 1 if by_regret else -1
             for one in sorted(lines, key=lambda one: sign * one["iqm"] if one["runs"] else np.inf):
-                table.add_row(*_cells(one))
+                table.add_row(*compress(_cells(one), shown))
             tables.append(table)
         return tables
 
