@@ -17,6 +17,7 @@ from benchmarks import (
     control,
     control_memory,
     episodes_per_phase,
+    grouped_states,
     learn_cpu,
     memory,
     practical,
@@ -315,3 +316,14 @@ def test_products_of_batches_are_counted_as_they_are_done() -> None:
     exact = n * n_actions * (triangle + 2 * dim) + n * dim * (dim + 1)
     counted = collectors.flops(collectors.explore_request(spec, n), n, n_actions, dim) / collectors.HORIZON
     assert counted == pytest.approx(exact, rel=0.1)
+
+
+def test_the_rules_for_groups_of_states_are_switched_off_and_on_again(capsys: pytest.CaptureFixture[str]) -> None:
+    mdp = grouped_states.PROBLEMS["DeepSea 10, pairs"](0)
+    assert grouped_states.grouped(s4q.problems.chain(), 2).spec.n_blocks == s4q.problems.chain().spec.n_blocks // 2
+    both = grouped_states.regret(mdp, 0, 200, bonus=True, again=True)
+    alone = [grouped_states.regret(mdp, 0, 200, bonus=bonus, again=not bonus) for bonus in (True, False)]
+    assert both < 0.5 * min(alone)
+    assert grouped_states.regret(mdp, 0, 200, bonus=True, again=True) == both
+    grouped_states.main(["--rows", "chain", "--seeds", "1", "--episodes", "5"])
+    assert "chain, pairs" in capsys.readouterr().out
