@@ -37,7 +37,8 @@ class UCBVI(TabularLearner):
 
     Args:
         problem: A Spec, or anything with `.spec`, such as a FiniteMDP. Its features must be one-hot.
-        c: Multiplies the bonus. 0.3 (default) does well on random tables; 0.1 is greedier and gets stuck more often.
+        c: Multiplies the bonus. 0.3 (default) does well on random tables; 0.1 is tuned: greedier, and stuck
+            more often.
 
     >>> import s4q
     >>> mdp = s4q.problems.chain()

@@ -90,7 +90,7 @@ def compare(
                 plan = plan_of(**{"seeds": 5, "episodes": 5000, **given})
             place = _report_place(report, results)
             _require_own_file(place, report, results, file)
-            _require_folders(report, plots)
+            _require_folders(place, plots)
             with nullcontext() if ray is None else ray_at(ray, processes) as cluster:
                 at_a_time = 2 if processes is None else processes
                 found = compared(plan, processes=at_a_time, ray=cluster, results=results, progress_bar=not quiet)
@@ -135,12 +135,12 @@ def _require_own_file(place: Path | None, report: Path | None, results: Path | N
         raise ValueError(f"--report {place} is the file of {name}, which the page would replace; choose another name")
 
 
-def _require_folders(report: Path | None, plots: Path | None) -> None:
-    """Refuse places that cannot be written before the first run is played."""
-    if report is not None and not report.absolute().parent.is_dir():
-        raise ValueError(f"--report {report}: the folder {report.parent} does not exist; make it first")
-    if report is not None and report.is_dir():
-        raise ValueError(f"--report {report} is a folder; name a file in it")
+def _require_folders(page: Path | None, plots: Path | None) -> None:
+    """Refuse places that are plainly wrong before the first run is played."""
+    if page is not None and not page.absolute().parent.is_dir():
+        raise ValueError(f"--report {page}: the folder {page.parent} does not exist; make it first")
+    if page is not None and page.is_dir():
+        raise ValueError(f"the page cannot be {page}, which is a folder; name a file with --report")
     if plots is not None and plots.exists() and not plots.is_dir():
         raise ValueError(f"--plots {plots} is a file; name a folder")
 

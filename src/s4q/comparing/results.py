@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
 _RESAMPLES = 2000
 _LEFT_OUT_IF_NARROW = ("mean", "return", "policies", "learner CPU s")
-_MISSES = {
-    2: 50,
-    3: 28,
-    4: 12,
-}  # how often in 100, by the number of seeds, where the scores are normal; with 5 it is 10
+# How often in 100 a 95 % interval misses, by the number of seeds: it is at most from the lowest to the highest run.
+_MISSES = {2: 50, 3: 25, 4: 12}
 
 
 @final
@@ -160,8 +157,8 @@ class Comparison:
         seeds = len({row["seed"] for row in self.rows if row["problem"] == problem})
         notes = []
         if seeds in _MISSES:
-            misses = f"an interval of theirs misses the true value {_MISSES[seeds]} times in 100, not 5"
-            notes.append(f"{seeds} seeds are few: {misses}")
+            misses = f"misses the true value about {_MISSES[seeds]} times in 100, not 5"
+            notes.append(f"{seeds} seeds are few: a 95 % interval of {seeds} {misses}")
         notes += [f"{learner}: not played, {why}" for (where, learner), why in self.refused.items() if where == problem]
         failed = {row["learner"]: row["error"] for row in self.rows if row["problem"] == problem and row["error"]}
         return [f"{note}." for note in (*notes, *(f"{learner}: failed, {why}" for learner, why in failed.items()))]

@@ -88,26 +88,26 @@ class BestPolicy:
 
     def with_candidate(self, new: Candidate) -> "BestPolicy":
         """The same with one candidate more, or with more returns of the best one."""
-        again = self.best is not None and new.policy is self.best.policy
+        best = self.best
         seen = replace(
             self,
-            n_candidates=self.n_candidates + (not again),
             n_episodes=self.n_episodes + new.n_episodes,
             return_sum=self.return_sum + new.return_sum,
             return_sum_sq=sum_if_known(self.return_sum_sq, new.return_sum_sq),
         )
-        if self.best is not None and again:
-            both = self.best.with_more(new)
-            return replace(seen, best=both, squares=self.squares + both.squares - self.best.squares)
-        seen = replace(seen, squares=self.squares + new.squares)
-        better = seen.best is None or seen.lower_bound(new) >= seen.lower_bound(seen.best) - _TIE * self.value_bound
+        if best is not None and new.policy is best.policy:
+            both = best.with_more(new)
+            return replace(seen, best=both, squares=max(self.squares + both.squares - best.squares, 0.0))
+        seen = replace(seen, n_candidates=self.n_candidates + 1, squares=self.squares + new.squares)
+        better = best is None or seen.lower_bound(new) >= seen.lower_bound(best) - _TIE * self.value_bound
         return replace(seen, best=new) if better else seen
 
     def refutes(self, phase: PhaseRecord) -> bool:
-        """Did another policy earn more than the policy of a phase, with its bonus, still held to be possible?
+        """True if the best policy returned more than the policy of the phase promised, bonus included.
 
-        With exact features and a bonus that is wide enough this never happens: what the newest policy promises is at
-        least what the best one returns. So the fit is wrong, and the returns are right.
+        With exact features and a bonus that is wide enough the newest policy promises at least what any policy returns
+        from the same start states. Where it does not, the fit is wrong and the returns are right. Where start states
+        are random, a few bad ones can look the same; that costs one phase of the best policy.
 
         Args:
             phase: The last finished phase, which this object knows already.

@@ -188,6 +188,8 @@ def _lost_optimism_findings(spec: Spec, record: PhaseRecord, signs: Signs, prove
         return
     n = record.n_returns
     promised, got = record.start_value_sum / n, record.return_sum / n
+    if got >= best.lower:  # as where the best policy plays again, for which Q promised nothing
+        return
     # Other start states may promise other values: their spread is at most that of returns.
     if best.lower - promised <= _VISIBLE * bound + SURE * standard_error(record, bound):
         return

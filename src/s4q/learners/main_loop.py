@@ -19,7 +19,10 @@ from s4q.learners.presets import Constants
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class PhaseRecord:
-    """A finished phase: what was fitted, what its main loop saw. Rewards are shifted to start at 0."""
+    """A finished phase: what was fitted, what its main loop saw. Rewards are shifted to start at 0.
+
+    Where an earlier policy played again, `q` is that one, and ridge, cov_ref and residuals are of the fit it replaced.
+    """
 
     phase: Positive
     q: LinearQ

@@ -207,7 +207,10 @@ class S4Q:
 
     @property
     def q(self) -> LinearQ:
-        """The newest optimistic Q: that of the running phase, or of the phase before while S3Q prepares the next."""
+        """The newest optimistic Q: that of the running phase, or of the phase before while S3Q prepares the next.
+
+        It is an older one where the best policy plays again: see `_unless_refuted`.
+        """
         return self._loop.q
 
     @property
@@ -255,7 +258,7 @@ class S4Q:
         last = self.last_phase
         kept = 0 if last is None else last.q.nbytes + last.cov_ref.nbytes + last.increment.nbytes
         best = self._best.best
-        others = [*self.memory.policies, *([] if last is None else [last.q])]
+        others = [*self.memory.policies, self._loop.q, *([] if last is None else [last.q])]
         if best is not None and not any(best.policy is one for one in others):
             kept += best.policy.nbytes
         return self.memory.nbytes + self._loop.nbytes + self._gram.nbytes + s3q + kept + self._signs.nbytes
@@ -425,8 +428,9 @@ class S4Q:
     def _unless_refuted(self, q: LinearQ) -> LinearQ:
         """The new greedy policy, or the best one so far where its returns refute the promise of the phase before.
 
-        That is for one-hot features that stand for groups of states. A fit averages over a group, and can forget a good
-        policy. One more phase of that policy gives the fit steps that speak for it; then the new one has its turn.
+        That is for held steps and one-hot features that stand for groups of states. A fit averages over a group, and
+        can forget a good policy. One more phase of that policy gives the fit steps that speak for it; then the new one
+        has its turn.
         """
         best, last = self._best.best, self.last_phase
         grouped = self.spec.block_dim == 1 and not self.spec.well_specified

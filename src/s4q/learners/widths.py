@@ -180,7 +180,7 @@ def group_deviation(visits: Array, value_bound: float) -> Array:
     of the bound over n needs a deviation of the bound over sqrt(n).
 
     Args:
-        visits: Visits to each group, (n_blocks,).
+        visits: Visits to each group, or sums of phi^2 where features are not 1, (n_blocks,).
         value_bound: Of the level.
 
     >>> group_deviation(np.array([0.0, 1.0, 4.0]), value_bound=2.0).tolist()
