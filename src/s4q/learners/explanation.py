@@ -128,8 +128,8 @@ _SOURCES = {
         "ridge": "tiny where features are exact or one-hot: nothing known of a direction until it is seen; else 0.001: "
         "a fit is also asked about states unlike those seen",
         "trigger": "d/16, at least 1: a new policy when one direction in 16 may have doubled its data",
-        "width": "v sqrt(ridge) plus standard errors from the data, and a term of order 1/n where features are exact or "
-        "one-hot",
+        "width": "v sqrt(ridge) plus standard errors from the data, and with exact or one-hot features a term of order "
+        "1/n",
     },
 }
 _SOURCES["practical, replaying"] = _SOURCES["practical"] | {
