@@ -37,11 +37,12 @@ def test_the_readme_says_what_the_results_say() -> None:
         )
         for learner in ("agent", "dqn_tuned")
     }
-    said = re.search(r"episode (\d+) to (\d+) of (\w+) runs, DQN in episode (\d+) of its one run", README)
+    said = re.search(r"episode (\d+) to (\d+) of (\w+) runs, DQN in episode (\d+) to (\d+) of (\w+):", README)
     assert said is not None
     assert [int(said[1]), int(said[2])] == [firsts["agent"][0], firsts["agent"][-1]]
-    assert said[3] == {5: "five"}[len(firsts["agent"])]
-    assert [int(said[4])] == firsts["dqn_tuned"]
+    assert [int(said[4]), int(said[5])] == [firsts["dqn_tuned"][0], firsts["dqn_tuned"][-1]]
+    words = {3: "three", 5: "five"}
+    assert [said[3], said[6]] == [words[len(firsts["agent"])], words[len(firsts["dqn_tuned"])]]
     said = re.search(r"DQN had ([\d,]+) steps of MountainCar and ([\d,]+) of CartPole", README)
     assert said is not None
     for steps, env_id in zip(said.groups(), ("MountainCar-v0", "CartPole-v1"), strict=True):
