@@ -43,7 +43,7 @@ def test_frozen_lake_saved_loaded_and_gone_on(
 def test_your_own_loop() -> None:
     system = System(gym.make("FrozenLake-v1", is_slippery=False), count().__next__)
     features = s4q.features.OneHot(16, n_actions=4)
-    spec = s4q.Spec.of(features, horizon=20, reward_range=(0, 1))
+    spec = s4q.Spec.of(features, horizon=20, reward_range=(0, 1), well_specified=True)
     stream = s4q.Stream(s4q.S4Q(spec), features, seed=0)
     for _ in range(1_000):
         observation, over = system.start(), False
