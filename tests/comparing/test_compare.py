@@ -267,12 +267,14 @@ def test_interquartile_means_and_their_intervals() -> None:
     assert str(interval([2.0, 2.0])) == "2 [2, 2]"
 
 
-def test_the_best_learners_are_those_whose_interval_meets_that_of_the_lowest() -> None:
-    def row(learner: str, seed: int, regret: float) -> dict[str, Any]:
-        numbers = {"regret": regret, "mean_return": 0.5, "gap": 0.1, "phases": 3, "nbytes": 8}
-        costs = {"steps": 1, "cpu_seconds": 1.0, "learner_seconds": 0.5, "curve": [], "error": ""}
-        return {"problem": "p", "learner": learner, "seed": seed, "episodes": 10, **numbers, **costs}
+def row(learner: str, seed: int, regret: float) -> dict[str, Any]:
+    """A run of ten episodes with returns near 0.5."""
+    numbers = {"regret": regret, "mean_return": 0.5, "gap": 0.1, "phases": 3, "nbytes": 8}
+    costs = {"steps": 1, "cpu_seconds": 1.0, "learner_seconds": 0.5, "curve": [], "error": ""}
+    return {"problem": "p", "learner": learner, "seed": seed, "episodes": 10, **numbers, **costs}
 
+
+def test_the_best_learners_are_those_whose_interval_meets_that_of_the_lowest() -> None:
     regrets = {"good": [1.0, 2.0, 3.0, 2.0], "near": [2.0, 3.0, 4.0, 3.0], "bad": [9.0, 9.5, 9.0, 9.4]}
     rows = [row(name, seed, regret) for name, ones in regrets.items() for seed, regret in enumerate(ones)]
     found = s4q.Comparison(rows, {})
@@ -280,6 +282,28 @@ def test_the_best_learners_are_those_whose_interval_meets_that_of_the_lowest() -
     assert [str(cell) for cell in found.tables()[0].columns[0].cells] == ["good", "near", "bad"]
     assert found.columns[:2] == ["problem", "learner"]
     assert len(found) == 12
+
+
+def test_rounding_decides_nothing() -> None:
+    """Regrets of ten episodes that differ by less than the last bits of ten values are the same; a real one is not."""
+    rows = [row("exact", 0, 0.0), row("rounded", 0, 3e-13), row("worse", 0, 1e-9)]
+    found = s4q.Comparison(rows, {}).summary()
+    assert {one["learner"]: one["best"] for one in found} == {"exact": True, "rounded": True, "worse": False}
+
+
+def test_a_table_of_failed_runs_names_no_score() -> None:
+    found = s4q.compare([SMALL], ["q_learning:step_size=50.0"], seeds=1, episodes=300, processes=1)
+    assert found.tables()[0].columns[1].header == "score, IQM [95 %]"
+
+
+def test_a_script_without_a_guard_is_told_of_it(tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text(f"import s4q\ns4q.compare(['{SMALL}'], ['s4q'], seeds=2, episodes=5, processes=2)\n")
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith(
+        "RuntimeError: a worker process ended before its run did; in a script"
+    )
 
 
 def test_curves_are_thinned_evenly_in_the_logarithm() -> None:
@@ -379,8 +403,16 @@ def test_settings_in_a_string_are_those_of_a_table() -> None:
 
 
 BAD: list[tuple[str, Callable[[], object], str]] = [
-    ("learner", lambda: s4q.compare(["chain"], ["s5q"]), r"learner must be one of s4q, .*got 's5q'"),
-    ("problem", lambda: s4q.compare(["chian"], ["s4q"]), r"problem must be one of .*chain.*got 'chian'"),
+    (
+        "learner",
+        lambda: s4q.compare(["chain"], ["s5q"]),
+        r"learner must be one of s4q, .*got 's5q'",
+    ),
+    (
+        "problem",
+        lambda: s4q.compare(["chian"], ["s4q"]),
+        r"problem must be one of .*got 'chian', did you mean chain\? \(",
+    ),
     ("size", lambda: s4q.compare(["chain:length=3"], ["s4q"]), r"chain has no length; it has n_states, horizon"),
     ("setting", lambda: s4q.compare(["chain"], ["psrl:c=3"]), r"PSRL has no setting 'c'; it has seed"),
     ("value", lambda: s4q.compare(["chain"], ["ucbvi:c=-1"]), r"ucbvi:c=-1 on chain: c is .*got -1"),
@@ -390,13 +422,15 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     ("string", lambda: s4q.compare("chain", ["s4q"]), r"problems must be a list of names; got 'chain'"),
     ("number", lambda: s4q.compare([3], ["s4q"]), r"a problem is a name, or a table.*got 3"),  # type: ignore[list-item]
     ("misfit", lambda: s4q.compare(["low_rank"], ["psrl"]), r"no learner suits any problem: .*one-hot"),
-    ("env", lambda: s4q.compare(["CartPole-v1:x=3"], ["s4q"]), r"environments have no setting 'x'"),
+    ("like", lambda: s4q.compare(["CartPole-v1:ordr=3"], ["s4q"]), r"got 'ordr', did you mean order\?$"),
+    ("env", lambda: s4q.compare(["CartPole-v1:x=3"], ["s4q"]), r"settings of an environment are .*order; got 'x'$"),
     ("range", lambda: s4q.compare(["Pendulum-v1"], ["s4q"]), r"DiscreteActions"),
     ("seeds", lambda: s4q.compare(["chain"], ["s4q"], seeds=0), r"seeds .*got 0"),
     ("episodes", lambda: s4q.compare(["chain"], ["s4q"], episodes=0), r"episodes .*got 0"),
     ("first seed", lambda: s4q.compare(["chain"], ["s4q"], first_seed=-1), r"first_seed .*got -1"),
     ("processes", lambda: s4q.compare(["chain"], ["s4q"], processes=0), r"processes .*got 0"),
     ("ray", lambda: s4q.compare(["chain"], ["s4q"], ray="local"), r"ray must be s4q.Ray\(\), or None.*got 'local'"),  # type: ignore[arg-type]
+    ("like a learner", lambda: named_learner("ucbiv"), r"got 'ucbiv', did you mean ucbvi\?$"),
     ("name", lambda: named_learner("x"), r"learner must be one of .*got 'x'"),
 ]
 

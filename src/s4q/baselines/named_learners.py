@@ -22,6 +22,7 @@ from s4q.baselines.ucb_q import UCBQ, paper_c
 from s4q.baselines.ucbvi import UCBVI
 from s4q.core.messages import Learner, Spec
 from s4q.core.spec import HasSpec, spec_of
+from s4q.core.validation import did_you_mean
 from s4q.learners.s4q import S4Q
 
 Kind = Literal["ours", "ablation", "untuned", "tuned"]
@@ -182,5 +183,5 @@ def named_learner(name: str) -> NamedLearner:
     'untuned'
     """
     if name not in LEARNERS:
-        raise ValueError(f"learner must be one of {', '.join(LEARNERS)}; got {name!r}")
+        raise ValueError(f"learner must be one of {', '.join(LEARNERS)}; got {name!r}{did_you_mean(name, LEARNERS)}")
     return LEARNERS[name]

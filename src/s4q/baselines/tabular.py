@@ -6,6 +6,7 @@ plan is made.
 """
 
 from abc import abstractmethod
+from typing import final
 
 import numpy as np
 
@@ -16,6 +17,11 @@ from s4q.core.messages import Policy, Spec, Transitions, Visits
 from s4q.core.optimism import best_actions
 from s4q.core.spec import HasSpec, spec_of
 from s4q.problems import FiniteMDP
+
+
+@final
+class NotOneHot(ValueError):
+    """A tabular learner does not suit the problem, whose features are not one-hot."""
 
 
 class TabularLearner(EpisodeLearner):
@@ -95,13 +101,13 @@ def greedy_actions(table: Array, n_actions: int) -> IntArray:
 
 
 def one_hot_spec(problem: Spec | HasSpec) -> Spec:
-    """The Spec of a problem with one-hot features; any other is refused."""
+    """The Spec of a problem with one-hot features; any other is refused with NotOneHot."""
     spec = spec_of(problem)
     one_hot = spec.block_dim == 1 and spec.n_blocks % spec.n_actions == 0
     if one_hot and isinstance(problem, FiniteMDP):
         one_hot = has_one_hot_table(problem)
     if not one_hot:
-        raise ValueError(
+        raise NotOneHot(
             "problem must have one-hot features, a block of length 1 for every pair (s, a): a tabular learner counts "
             f"states; got {spec.n_blocks} blocks of length {spec.block_dim} for {spec.n_actions} actions; use S4Q"
         )

@@ -18,6 +18,8 @@ from s4q.comparing.comparison import compare as compared
 from s4q.comparing.plan import Plan, plan_of, read_plan, written
 from s4q.comparing.report_page import write_comparison
 
+_OPTIONS = ("episodes", "processes", "seeds")  # as arguments of the library are named
+
 
 def compare(
     file: Annotated[
@@ -78,7 +80,7 @@ def compare(
     """
     given: dict[str, Any] = {"problems": problem, "learners": learner, "seeds": seeds, "first_seed": first_seed}
     try:
-        with refusals():
+        with refusals(_OPTIONS):
             given["episodes"] = None if episodes is None else whole_number(episodes)
             given = {key: value for key, value in given.items() if value not in (None, [])}
             if file is not None:
@@ -91,6 +93,7 @@ def compare(
             place = _report_place(report, results)
             _require_own_file(place, report, results, file)
             _require_folders(place, plots)
+            _require_extras(report, plots)
             with nullcontext() if ray is None else ray_at(ray, processes) as cluster:
                 at_a_time = 2 if processes is None else processes
                 found = compared(plan, processes=at_a_time, ray=cluster, results=results, progress_bar=not quiet)
@@ -105,10 +108,10 @@ def compare(
         for table in found.tables(narrow=console.width < 120):
             console.print(table)
     if place is not None:
-        with refusals():
+        with refusals(_OPTIONS):
             typer.echo(f"report: {write_comparison(place, found, shlex.join(_words(plan)))}", err=as_json)
     if plots is not None:
-        with refusals():
+        with refusals(_OPTIONS):
             try:
                 typer.echo("\n".join(found.plot(plots)), err=as_json)
             except (ImportError, OSError) as error:
@@ -119,7 +122,7 @@ def _report_place(report: Path | None, results: Path | None) -> Path | None:
     """Where the page goes. Beside the results only where what it needs is installed."""
     if report is not None or results is None:
         return report
-    if find_spec("jinja2") is None or find_spec("matplotlib") is None:
+    if not _can_report():
         typer.echo('no report: it needs pip install "s4q[report]"', err=True)
         return None
     return results.with_suffix(".html")
@@ -143,6 +146,18 @@ def _require_folders(page: Path | None, plots: Path | None) -> None:
         raise ValueError(f"the page cannot be {page}, which is a folder; name a file with --report")
     if plots is not None and plots.exists() and not plots.is_dir():
         raise ValueError(f"--plots {plots} is a file; name a folder")
+
+
+def _require_extras(report: Path | None, plots: Path | None) -> None:
+    """Refuse what cannot be drawn before the first run is played."""
+    if report is not None and not _can_report():
+        raise ValueError(f'--report {report} needs pip install "s4q[report]"')
+    if plots is not None and find_spec("matplotlib") is None:
+        raise ValueError(f'--plots {plots} needs pip install "s4q[plot]"')
+
+
+def _can_report() -> bool:
+    return find_spec("jinja2") is not None and find_spec("matplotlib") is not None
 
 
 def _words(plan: Plan) -> list[str]:

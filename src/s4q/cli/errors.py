@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from s4q.cli.executor_options import with_ray_address
-from s4q.cli.option_names import with_option_names
+from s4q.cli.option_names import OPTIONS, with_option_names
 
 REFUSED, FAILED = 2, 3
 _HINT = "hint: add --help to see what the command takes"
@@ -33,15 +33,18 @@ class Refusal(Exception):
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def refusals(options: Sequence[str] = OPTIONS) -> Iterator[None]:
     """Refuse where the library raises a ValueError, or where an extra is not installed.
 
     The line speaks of options, not of Python.
+
+    Args:
+        options: Arguments of the library that are options of the command under the same name.
     """
     try:
         yield
     except (ValueError, ImportError) as error:
-        raise Refusal(" ".join(with_option_names(str(error)).split())) from error
+        raise Refusal(" ".join(with_option_names(str(error), options).split())) from error
 
 
 @final

@@ -19,10 +19,11 @@ from s4q.collectors.stepping.env_facts import spaces_of
 from s4q.collectors.stepping.warm_up import EPISODES, random_play
 from s4q.comparing.plan import Named
 from s4q.core.messages import A, Asks, Collector, Explore, Learner, Regress, Spec
+from s4q.core.validation import did_you_mean
 from s4q.features import Fourier, PerAction
 from s4q.features.unmeasured import Unmeasured
 from s4q.problems import FiniteMDP, from_gymnasium
-from s4q.problems.named_problems import BUILDERS, named_problem
+from s4q.problems.named_problems import BUILDERS, meant, named_problem
 from s4q.running.curve import Point
 from s4q.running.loop import run
 
@@ -102,7 +103,9 @@ def problem_of(named: Named) -> FiniteMDP | tuple[Any, Any, Spec]:
         return named_problem(named.what, named.settings)
     for name in named.settings:
         if name not in _ENV_SETTINGS:
-            raise ValueError(f"environments have no setting {name!r}; they have {', '.join(_ENV_SETTINGS)}")
+            known = ", ".join(_ENV_SETTINGS)
+            like = did_you_mean(name, _ENV_SETTINGS)
+            raise ValueError(f"settings of an environment are {known}; got {name!r}{like}")
     env = _made(named.what)
     settings: Mapping[str, Any] = named.settings
     reward_range = tuple(settings["reward_range"]) if "reward_range" in settings else None
@@ -138,7 +141,7 @@ def _made(env_id: str) -> Any:
     try:
         return gymnasium.make(env_id)
     except Exception as error:  # also those of its own code, such as a missing argument
-        raise ValueError(f"{known}; got {env_id!r} ({error})") from None
+        raise ValueError(f"{known}; got {env_id!r}{meant(env_id)} ({error})") from None
 
 
 def built(cell: Cell) -> tuple[Learner, Collector]:

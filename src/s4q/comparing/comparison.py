@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from os import PathLike
@@ -15,6 +16,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from s4q.baselines.tabular import NotOneHot
 from s4q.comparing.cells import Cell, Outcome, as_row, built, play
 from s4q.comparing.plan import Plan, plan_of
 from s4q.comparing.results import Comparison
@@ -48,7 +50,8 @@ def compare(
         episodes: Episodes of a run.
         first_seed: The first seed; the others follow it. 0 by default. Choose settings on other seeds than those that
             judge them.
-        processes: Runs at a time. 1 plays them in this process.
+        processes: Runs at a time. 1 plays them in this process. More are worker processes, which import the script
+            that calls: put the call under `if __name__ == "__main__":` there.
         ray: A Ray cluster that plays the runs, each as one task; `processes` is not used then. The rows are the same,
             CPU times aside. None (default): processes of this machine.
         results: SQLite file of finished runs. Runs that it holds are not played again, and a comparison that was killed
@@ -99,10 +102,10 @@ def _refusals(plan: Plan) -> dict[tuple[str, str], str]:
         for learner in plan.learners:
             try:
                 built(Cell(problem, learner, 0, plan.episodes))
-            except ValueError as error:
-                if "one-hot features" not in str(error):
-                    raise ValueError(f"{learner.name} on {problem.name}: {error}") from None
+            except NotOneHot as error:
                 refused[problem.name, learner.name] = str(error)
+            except ValueError as error:
+                raise ValueError(f"{learner.name} on {problem.name}: {error}") from None
     if len(refused) == len(plan.problems) * len(plan.learners):
         raise ValueError(f"no learner suits any problem: {next(iter(refused.values()))}")
     return refused
@@ -126,6 +129,12 @@ def _played(cells: list[Cell], processes: int, ray: Ray | None) -> Iterator[tupl
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for one in done:
                 yield cell_of[one], one.result()
+    except BrokenProcessPool:
+        raise RuntimeError(
+            "a worker process ended before its run did; in a script, put the call of compare under "
+            'if __name__ == "__main__":, because workers import the script, or pass processes=1; where memory ran out, '
+            "pass fewer processes; finished runs are kept if `results` names a file"
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 

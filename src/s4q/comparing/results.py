@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _RESAMPLES = 2000
+_ROUNDING = 1e-12  # of a return, an episode: regrets that differ by less are the same
 _LEFT_OUT_IF_NARROW = ("mean", "return", "policies", "learner CPU s")
 # How often in 100 a 95 % interval misses, by the number of seeds: it is at most from the lowest to the highest run.
 _MISSES = {2: 50, 3: 25, 4: 12}
@@ -135,7 +136,8 @@ class Comparison:
                 title=title,
                 caption=" ".join(["best: the interval meets that of the best learner.", *self.notes(problem)]),
             )
-            score = f"{'regret' if by_regret else 'mean return'}, IQM [95 %]"
+            played = any(one["runs"] for one in lines)
+            score = f"{'regret' if by_regret else 'mean return' if played else 'score'}, IQM [95 %]"
             costs = ("policies", "bytes", "learner CPU s", "CPU s")
             headers = ("learner", score, "mean", "return", "end gap", *costs, "best")
             shown = [not (narrow and header in _LEFT_OUT_IF_NARROW) for header in headers]
@@ -224,10 +226,11 @@ def _marked(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if known:
         sign = 1.0 if known[0]["score"] == "regret" else -1.0
         winner = min(known, key=lambda one: sign * one["iqm"])
+        rounding = _ROUNDING * max(one["episodes"] * max(abs(one["mean_return"] or 0.0), 1.0) for one in known)
         for one in known:
             low, high = (one["iqm"] if one[end] is None else one[end] for end in ("low", "high"))
             other_low, other_high = (winner["iqm"] if winner[end] is None else winner[end] for end in ("low", "high"))
-            one["best"] = bool(low <= other_high and other_low <= high)
+            one["best"] = bool(low <= other_high + rounding and other_low <= high + rounding)
     return [{"best": False, **one} for one in lines]
 
 

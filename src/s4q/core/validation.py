@@ -1,6 +1,8 @@
 """Checks at the border. Every error names the argument, the value and the cure."""
 
+import difflib
 import secrets
+from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
@@ -16,6 +18,16 @@ def _at(name: str, where: Any) -> str:
     """name[i, j], or the bare name of a single row."""
     index = ", ".join(str(int(i)) for i in where)
     return f"{name}[{index}]" if index else name
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a refusal: the known name that is most like this one. Empty where there is none.
+
+    >>> did_you_mean("ucbiv", ["psrl", "ucbvi"]), did_you_mean("CartPole-v1", ["chain"])
+    (', did you mean ucbvi?', '')
+    """
+    found = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f", did you mean {found[0]}?" if found else ""
 
 
 def finite_array(name: str, value: ArrayLike) -> Array:

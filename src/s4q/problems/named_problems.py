@@ -1,11 +1,11 @@
 """The built-in problems by name, for the command line and for comparisons."""
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from s4q import problems
+from s4q.core.validation import did_you_mean
 from s4q.problems import FiniteMDP
 
 BUILDERS: dict[str, Callable[..., FiniteMDP]] = {
@@ -51,5 +51,4 @@ def meant(name: str) -> str:
     >>> meant("river_swin"), meant("chain:size=5"), meant("CartPole-v1")
     (', did you mean river_swim?', ', did you mean chain?', '')
     """
-    found = difflib.get_close_matches(name.partition(":")[0], BUILDERS, n=1, cutoff=0.7)
-    return f", did you mean {found[0]}?" if found else ""
+    return did_you_mean(name.partition(":")[0], BUILDERS)
