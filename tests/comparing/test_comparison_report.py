@@ -137,6 +137,11 @@ def test_without_the_extra_there_is_no_page_beside_the_results(tmp_path: Path, m
     done = CliRunner().invoke(app, [*words, "--results", "some.sqlite"])
     assert done.exit_code == 0, done.output
     assert done.stderr == 'no report: it needs pip install "s4q[report]"\n'
+    for asked, extra in (("--report", "report"), ("--plots", "plot")):
+        refused = CliRunner().invoke(app, [*words, "--results", "other.sqlite", asked, "there"])
+        assert refused.exit_code == 2
+        assert f'{asked} there needs pip install "s4q[{extra}]"' in refused.output
+    assert not Path("other.sqlite").exists()  # refused before a run was played
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium to test the page in it")
