@@ -100,31 +100,42 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     return float(array.mean()), float(low), float(high)
 
 
-def judged(by_learner: dict[str, list[float]], failed: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def judged(
+    by_learner: dict[str, list[float]], failed: dict[str, dict[str, Any]], before: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Where the default learner stands on a problem.
 
     Args:
         by_learner: Scores of the finished runs.
         failed: The failed runs, as `failures` gives them.
+        before: An earlier judgement of the problem. Learners that did not play now are taken from it. None (default):
+            there is none.
 
     Returns:
         `best` is None where no run of any learner finished. `over_the_best` is None where a run of the default learner
         failed, so that it has no mean of all seeds.
     """
+    runs = {one: len(by_learner.get(one, ())) + failed.get(one, {"runs": 0})["runs"] for one in {*by_learner, *failed}}
+    seeds = min(runs.values())
     intervals = {learner: interval(values) for learner, values in by_learner.items()}
+    if before is not None:
+        failed_before = before.get("failed", {})
+        earlier = {one for one in (*before["intervals"], *failed_before) if one not in runs}
+        intervals |= {one: tuple(kept) for one, kept in before["intervals"].items() if one in earlier}
+        failed = failed | {one: kept for one, kept in failed_before.items() if one in earlier}
+        seeds = min(seeds, before["seeds"]) if earlier else seeds
     best = min(intervals, key=lambda learner: intervals[learner][0]) if intervals else None
     meets, over_the_best = False, None
     if best is not None and OURS in intervals and OURS not in failed:
         mean, low, high = intervals[OURS]
         meets = bool(low <= intervals[best][2] and intervals[best][1] <= high)
         over_the_best = mean / intervals[best][0]
-    runs = {one: len(by_learner.get(one, ())) + failed.get(one, {"runs": 0})["runs"] for one in {*by_learner, *failed}}
     return {
         "intervals": intervals,
         "best": best,
         "meets": meets,
         "over_the_best": over_the_best,
-        "seeds": min(runs.values()),
+        "seeds": seeds,
         "failed": failed,
     }
 
@@ -216,7 +227,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--episodes", type=int, help="episodes of every run (default: those of the problem)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--results", type=Path, default=Path("fifteen_problems.sqlite"), help="finished runs")
-    parser.add_argument("--json", type=Path, help="JSON file for the means and intervals; other rows in it are kept")
+    parser.add_argument(
+        "--json", type=Path, help="JSON file for means and intervals; rows and learners that do not play now are kept"
+    )
     parser.add_argument("--figure", type=Path, help="PNG file")
     given = parser.parse_args(argv)
     console = Console(width=150)
@@ -235,7 +248,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         seconds = sum(one["cpu_seconds"] for one in found)
         episodes = given.episodes or row.episodes
         failed = failures(found)
-        judgement = judged(scores(row, found), failed)
+        before = kept.get(row.name)
+        same = before is not None and before["episodes"] == episodes
+        judgement = judged(scores(row, found), failed, before if same else None)
         kept[row.name] = {"episodes": episodes, "cpu_seconds": round(seconds, 1), **judgement}
         told = "".join(f"; {who}: {one['runs']} failed, {one['why']}" for who, one in failed.items())
         console.print(f"{row.name}: {seconds:.0f} CPU s{told}")

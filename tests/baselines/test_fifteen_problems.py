@@ -66,6 +66,17 @@ def test_failed_runs_of_a_baseline_are_shown_and_its_mean_still_counts() -> None
     assert "no problem was finished" in verdict({"chain": {"episodes": 7, **nothing}})
 
 
+def test_learners_that_do_not_play_again_are_kept() -> None:
+    whole = judged({OURS: [3.0, 3.1, 2.9], "psrl": [1.5, 1.6, 1.4]}, {"sarsa_tuned": {"runs": 3, "why": "diverged"}})
+    better = judged({OURS: [1.0, 1.1, 0.9, 1.0]}, {}, whole)
+    assert better["intervals"]["psrl"] == whole["intervals"]["psrl"]
+    assert better["failed"] == whole["failed"]
+    assert (whole["best"], whole["meets"]) == ("psrl", False)
+    assert (better["best"], better["meets"], better["seeds"]) == (OURS, True, 3)
+    both = judged({OURS: [1.0] * 4, "psrl": [2.0] * 4, "sarsa_tuned": [3.0] * 4}, {}, whole)
+    assert (both["seeds"], both["failed"]) == (4, {})
+
+
 def test_the_command_tells_of_a_run_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +119,10 @@ def test_the_command_goes_on_and_draws(tmp_path: Path, capsys: pytest.CaptureFix
     first = json.loads(kept.read_text())
     fifteen_problems.main([*line, "--figure", str(picture)])
     assert json.loads(kept.read_text()) == first
+    alone = [OURS if word == "q_learning_tuned" else word for word in line]
+    fifteen_problems.main(alone)
+    again = json.loads(kept.read_text())["bellman_closed"]
+    assert again["intervals"] == first["bellman_closed"]["intervals"]
     assert picture.read_bytes()[:4] == b"\x89PNG"
     assert " of 1 (12 of 15 wanted)" in capsys.readouterr().out
     assert first["bellman_closed"]["seeds"] == 2
