@@ -403,11 +403,7 @@ def test_settings_in_a_string_are_those_of_a_table() -> None:
 
 
 BAD: list[tuple[str, Callable[[], object], str]] = [
-    (
-        "learner",
-        lambda: s4q.compare(["chain"], ["s5q"]),
-        r"learner must be one of s4q, .*got 's5q'",
-    ),
+    ("learner", lambda: s4q.compare(["chain"], ["s5q"]), r"learner must be one of s4q, .*got 's5q'"),
     (
         "problem",
         lambda: s4q.compare(["chian"], ["s4q"]),
@@ -517,6 +513,7 @@ def test_the_command_prints_tables_json_and_plots(tmp_path: Path) -> None:
         (["-p", "chain"], "--learner at least once"),
         (["-p", "chain", "-l", "s5q"], "learner must be one of"),
         (["-p", "chian", "-l", "s4q"], "problem must be one of"),
+        (["-p", "CartPole-v1:x=3", "-l", "s4q"], "settings of an environment are horizon, reward_range, value_bound"),
         (["-p", "chain", "-l", "s4q", "--episodes", "many"], "a whole number is needed"),
         (["-p", "chain", "-l", "s4q", "--seeds", "0"], "seeds is the number of seeds"),
         (["-p", "chain", "-l", "s4q", "--episodes", "0"], "episodes is the number of episodes"),

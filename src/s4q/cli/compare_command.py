@@ -18,7 +18,7 @@ from s4q.comparing.comparison import compare as compared
 from s4q.comparing.plan import Plan, plan_of, read_plan, written
 from s4q.comparing.report_page import write_comparison
 
-_OPTIONS = ("episodes", "processes", "seeds")  # as arguments of the library are named
+_OPTIONS = ("episodes", "processes", "seeds")  # options of this command that the library knows by the same name
 
 
 def compare(
