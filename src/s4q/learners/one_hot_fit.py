@@ -67,7 +67,13 @@ def one_hot_fits(
         residuals[h] = residual = variance_left(float(weighted @ y), fitted, freedom)
         bound = spec.value_bound[h]
         spread = data_spread(
-            residual, samples, ridge=ridge, value_bound=bound, kappa=float(kappa[h]), horizon=spec.horizon
+            residual,
+            samples,
+            ridge=ridge,
+            value_bound=bound,
+            kappa=float(kappa[h]),
+            horizon=spec.horizon,
+            exact=True,
         )
         widths[h] = width = unseen_width(bound, ridge)
         spreads.insert(0, spread)

@@ -23,11 +23,18 @@ class Theory:
     inflation: float  # width of the bonus over radius of the fit: the empirical covariance may be too large
 
 
-EXACT_ERRORS = 0.5  # standard errors in the bonus of `practical`, where the features are exact
+EXACT_ERRORS = 0.25  # standard errors in the bonus of `practical`, where the features are exact
 INEXACT_ERRORS = 0.2  # and where they are not
 _LOWER_ORDER = 2.5  # times the geometric mean of the value bound and the residual's standard deviation
 _ROUNDING = 1e-11  # of the sum of squares: what a fit leaves over below it is rounding, and what a tiny ridge adds
-_GROWTH = 0.05  # of the squared number of standard errors, per logarithm of the samples a feature
+# Growth of the squared number of standard errors, per logarithm of the samples a feature. More samples cure what is
+# uncertain of exact features, and little of what others cannot represent.
+_EXACT_GROWTH = 0.3
+_INEXACT_GROWTH = 0.05
+# Least standard deviation of a target, as a share of the value bound, up to 10 levels. Fewer standard errors need the
+# higher floor: after a few equal samples it is most of what is left of the bonus.
+_EXACT_FLOOR = 0.06
+_INEXACT_FLOOR = 0.03
 PAPER = Theory(ridge=4 / log(36 / 35), trigger=32 * 2 + 8 * 7 / 3, risk=64.0, inflation=sqrt(2))
 TIGHT = Theory(ridge=2 / (4 / 3 * log(4 / 3) - 1 / 3), trigger=16.2, risk=32.0, inflation=sqrt(4 / 3))
 
@@ -78,7 +85,8 @@ def with_data_scaled_bonus(
     """The ridge fit of a level with a bonus whose width is the spread of the targets; no guarantee.
 
     The value bound, or a share of it, for a direction never seen, and next to nothing of it after some visits; then
-    kappa standard errors. kappa grows slowly with the number of samples, so that nothing is given up for good.
+    kappa standard errors. kappa grows slowly with the number of samples, so that nothing is given up for good. With
+    exact features it begins small: what few episodes can repay is found first, and the rest when there are more.
 
     With exact features the variance near phi comes from a fit of the squared targets. It is shrunk, with the weight of
     one sample, to the residual of the whole fit plus a floor: one lucky sample must not look like certainty. A few
@@ -99,7 +107,9 @@ def with_data_scaled_bonus(
     """
     residual = residual_variance(moments, fit.theta, ridge)
     samples = moments.n / fit.theta.size
-    spread = data_spread(residual, samples, ridge=ridge, value_bound=value_bound, kappa=kappa, horizon=horizon)
+    spread = data_spread(
+        residual, samples, ridge=ridge, value_bound=value_bound, kappa=kappa, horizon=horizon, exact=exact
+    )
     unseen = unseen_width(value_bound, ridge)
     whitener = moments.factors.whitener(ridge)
     if not exact:
@@ -115,7 +125,7 @@ def with_data_scaled_bonus(
 
 
 def data_spread(
-    residual: float, samples: float, *, ridge: float, value_bound: float, kappa: float, horizon: int
+    residual: float, samples: float, *, ridge: float, value_bound: float, kappa: float, horizon: int, exact: bool
 ) -> Spread:
     """The numbers of the bonus of `with_data_scaled_bonus`, whose arguments these are.
 
@@ -126,12 +136,14 @@ def data_spread(
         value_bound: Of the level.
         kappa: Standard errors in the bonus, before they grow.
         horizon: Number of levels.
+        exact: Are the features declared exact?
     """
+    growth = _EXACT_GROWTH if exact else _INEXACT_GROWTH
     return Spread(
-        noise=residual + (floor_share(horizon) * value_bound) ** 2,
+        noise=residual + (floor_share(horizon, exact) * value_bound) ** 2,
         ceiling=value_bound**2 / 4,
         ridge=ridge,
-        kappa=kappa * sqrt(1 + _GROWTH * log(max(samples, 1.0))),
+        kappa=kappa * sqrt(1 + growth * log(max(samples, 1.0))),
         lower_order=_LOWER_ORDER * sqrt(value_bound * sqrt(residual)),
     )
 
@@ -189,13 +201,13 @@ def group_deviation(visits: Array, value_bound: float) -> Array:
     return np.asarray(value_bound / np.sqrt(np.maximum(visits, 1.0)))
 
 
-def floor_share(horizon: int) -> float:
+def floor_share(horizon: int, exact: bool) -> float:
     """The least standard deviation of a target, as a share of the value bound; it falls like a root of the horizon.
 
-    >>> floor_share(5), floor_share(40)
-    (0.03, 0.015)
+    >>> floor_share(5, exact=True), floor_share(40, exact=True), floor_share(40, exact=False)
+    (0.06, 0.03, 0.015)
     """
-    return 0.03 * min(1.0, sqrt(10 / horizon))
+    return (_EXACT_FLOOR if exact else _INEXACT_FLOOR) * min(1.0, sqrt(10 / horizon))
 
 
 def residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
