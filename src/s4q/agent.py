@@ -119,7 +119,7 @@ class Agent:
         seed: Seed of all episodes, 0 by default. The same seed gives the same bits, whatever the number of sub-envs.
             None draws one; `agent.seed` says which.
         delta: Failure probability of the guarantees, as of S4Q.
-        bonus_width: Size of the bonus, as of S4Q. None (default): that of the preset.
+        bonus_width: Size of the bonus, as of S4Q; 0 switches it off. None (default): that of the preset.
         trigger: When a phase ends, as of S4Q. None (default): that of the preset.
         c_replay: Episodes of a replay over those of the memory, as of S4Q. None (default): that of the preset.
         memory: What is remembered of past episodes, "sketch", "all" or "policies", as of S4Q. None (default): that of

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -26,7 +27,7 @@ from s4q.cli import app
 from s4q.comparing.cells import kept_points
 from s4q.comparing.plan import Named, plan_of, read_plan
 from s4q.comparing.results import interval
-from s4q.comparing.results_file import ResultsFile, ResultsFileError
+from s4q.comparing.results_file import ResultsFile, ResultsFileError, playing_code
 from s4q.running.curve import Point
 
 SMALL = "chain:n_states=3,horizon=3"
@@ -183,6 +184,7 @@ def test_results_files_that_are_none(tmp_path: Path) -> None:
         with pytest.raises(ResultsFileError, match=r"no results file|no folder|cannot be written"):
             ResultsFile(bad)
     other = tmp_path / "other.sqlite"
+    ResultsFile(other).close()
     with sqlite3.connect(other) as database:
         database.execute("PRAGMA user_version = 99")
     with pytest.raises(ResultsFileError, match="schema 99"):
@@ -193,6 +195,72 @@ def test_results_files_that_are_none(tmp_path: Path) -> None:
         database.execute("UPDATE cells SET outcome = '{\"regret\": '")
     with pytest.raises(ResultsFileError, match="is damaged"):
         s4q.compare([SMALL], ["psrl"], seeds=1, episodes=5, processes=1, results=damaged)
+
+
+@pytest.mark.parametrize("table", ["other (a TEXT)", "cells (a TEXT)"])
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "mine.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute(f"CREATE TABLE {table}")
+    before = path.read_bytes()
+    with pytest.raises(ResultsFileError, match=r"mine\.sqlite is a database of another program.*choose another name"):
+        ResultsFile(path)
+    assert path.read_bytes() == before
+
+
+def test_runs_of_other_code_are_played_again_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, arguments = tmp_path / "results.sqlite", {"seeds": 2, "episodes": 5, "processes": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr("s4q.comparing.results_file.playing_code", lambda: "0.0.9 older")
+        s4q.compare([SMALL], ["psrl"], results=path, **arguments)  # type: ignore[arg-type]
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE cells SET outcome = replace(outcome, '\"regret\": ', '\"regret\": 999')")
+    with pytest.warns(
+        UserWarning, match=r"holds 2 of these runs as another version of s4q played them \(0\.0\.9 older;"
+    ):
+        again = s4q.compare([SMALL], ["psrl"], results=path, **arguments)  # type: ignore[arg-type]
+    assert plain(again) == plain(s4q.compare([SMALL], ["psrl"], **arguments))  # type: ignore[arg-type]
+    assert finished(path) == 4
+    s4q.compare([SMALL], ["psrl"], results=path, **arguments)  # type: ignore[arg-type]  # a warning would be an error
+    assert finished(path) == 4
+
+
+def test_the_code_that_plays_is_known_by_its_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One changed constant of a learner is other code; a changed picture is not."""
+    copy = tmp_path / "s4q"
+    shutil.copytree(Path(s4q.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr("s4q.comparing.results_file.s4q", SimpleNamespace(__file__=str(copy / "__init__.py")))
+    digest: Callable[[], str] = playing_code.__wrapped__
+    assert digest() == playing_code()
+    (copy / "comparing" / "plots.py").write_text("other = 1")
+    assert digest() == playing_code()
+    widths = copy / "learners" / "widths.py"
+    widths.write_text(widths.read_text().replace("EXACT_ERRORS = 0.25", "EXACT_ERRORS = 0.5"))
+    assert digest() != playing_code()
+
+
+def test_failed_runs_are_kept_until_they_are_to_be_tried_again(tmp_path: Path) -> None:
+    path, arguments = tmp_path / "results.sqlite", {"seeds": 1, "episodes": 5, "processes": 1}
+    s4q.compare([SMALL], ["psrl"], results=path, **arguments)  # type: ignore[arg-type]
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE cells SET outcome = ?", (json.dumps({"error": "the simulator was lost"}),))
+    kept = s4q.compare([SMALL], ["psrl"], results=path, **arguments)  # type: ignore[arg-type]
+    assert [row["error"] for row in kept] == ["the simulator was lost"]
+    again = s4q.compare([SMALL], ["psrl"], results=path, retry_failed=True, **arguments)  # type: ignore[arg-type]
+    assert [row["error"] for row in again] == [""]
+    line = ["-p", SMALL, "-l", "psrl", "--seeds", "1", "--episodes", "5", "--results", str(path), "--json"]
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE cells SET outcome = ?", (json.dumps({"error": "lost"}),))
+    shown = [json.loads(invoked(*line, *more).stdout) for more in ([], ["--retry-failed"])]
+    assert [one[0]["error"] for one in shown] == ["lost", ""]
+
+
+def test_the_command_says_that_runs_are_of_other_code(tmp_path: Path) -> None:
+    line = ["-p", SMALL, "-l", "psrl", "--seeds", "1", "--episodes", "5", "--results", str(tmp_path / "r.sqlite")]
+    assert "note:" not in invoked(*line).stderr
+    with sqlite3.connect(tmp_path / "r.sqlite") as database:
+        database.execute("UPDATE cells SET code = '0.0.9'")
+    assert f"note: {tmp_path}/r.sqlite holds 1 of these runs as another version of s4q" in invoked(*line).stderr
 
 
 def test_a_learner_that_does_not_suit_a_problem_is_left_out_there() -> None:
@@ -226,7 +294,7 @@ def test_a_narrow_table_has_fewer_columns_and_no_cut_number() -> None:
 @pytest.mark.parametrize(("seeds", "misses"), [(1, None), (2, 50), (3, 25), (4, 12), (5, None)])
 def test_few_seeds_are_said_to_be_few(seeds: int, misses: int | None) -> None:
     rows = [
-        {"problem": "chain", "learner": learner, "seed": seed, "error": None}
+        {"problem": "chain", "learner": learner, "seed": seed, "error": "", "regret": 1.0}
         for seed in range(seeds)
         for learner in "ab"
     ]
@@ -250,7 +318,7 @@ def test_a_run_that_fails_does_not_stop_the_others() -> None:
     assert fine["error"] == ""
     lines = found.summary()
     assert [(one["runs"], one["failed"], one["best"]) for one in lines] == [(0, 1, False), (1, 0, True)]
-    assert "failed, QLearning has diverged" in str(found.tables()[0].caption)
+    assert "1 of 1 runs failed, QLearning has diverged" in str(found.tables()[0].caption)
 
 
 def test_interquartile_means_and_their_intervals() -> None:
@@ -282,6 +350,33 @@ def test_the_best_learners_are_those_whose_interval_meets_that_of_the_lowest() -
     assert [str(cell) for cell in found.tables()[0].columns[0].cells] == ["good", "near", "bad"]
     assert found.columns[:2] == ["problem", "learner"]
     assert len(found) == 12
+
+
+def test_a_learner_with_a_failed_run_is_never_the_best() -> None:
+    rows = [row("sound", seed, 2.0 + seed) for seed in range(4)] + [row("lucky", 0, 0.5)]
+    rows += [{**row("lucky", seed, 0.0), "regret": None, "error": "it diverged"} for seed in range(1, 4)]
+    found = s4q.Comparison(rows, {})
+    assert {one["learner"]: one["best"] for one in found.summary()} == {"sound": True, "lucky": False}
+    assert "0.5 (1 of 4 runs)" in [str(cell) for cell in found.tables()[0].columns[1].cells]
+    assert found.notes("p")[-1] == "lucky: 3 of 4 runs failed, it diverged."
+
+
+def test_returns_of_some_episodes_are_not_ranked() -> None:
+    """Replayed episodes of an environment have no known return, so the mean of the others is no score."""
+    env = {"problem": "CartPole-v1", "horizon": 20}
+    found = s4q.compare([env], ["s4q", "s4q_policies"], seeds=2, episodes=40, processes=1)
+    whole, partly = ([row for row in found if row["learner"] == name] for name in ("s4q", "s4q_policies"))
+    assert all(row["scored_episodes"] == 40 for row in whole)
+    assert all(0 < row["scored_episodes"] < 40 for row in partly)
+    rows = [{**row, "mean_return": 1e6} if row["learner"] == "s4q_policies" else row for row in found]
+    judged = s4q.Comparison(rows, {})
+    assert {one["learner"]: (one["best"], one["whole"]) for one in judged.summary()} == {
+        "s4q": (True, True),
+        "s4q_policies": (False, False),
+    }
+    assert "not ranked, because it replays old policies" in " ".join(judged.notes(found.problems[0]))
+    finite = s4q.compare([SMALL], ["s4q_policies"], seeds=1, episodes=40, processes=1)
+    assert [one["best"] for one in finite.summary()] == [True]  # exact regret charges replays too
 
 
 def test_rounding_decides_nothing() -> None:
@@ -345,6 +440,12 @@ def test_plots_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     files = found.plot(tmp_path / "plots")
     assert [Path(file).name for file in files] == ["chain_n_states_3_horizon_3.png", "low_rank.png"]
     assert all(Path(file).read_bytes()[:4] == b"\x89PNG" for file in files)
+    rows = [{**one, "learner": "_a $\\frac{ b$", "problem": name} for one in found for name in ("x y", "x:y")]
+    odd = s4q.Comparison(rows, {}).plot(tmp_path / "odd")
+    assert [Path(file).name for file in odd] == ["x_y.png", "x_y_2.png"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"file/chain.*png cannot be written: .*choose another folder"):
+        found.plot(tmp_path / "file")
     monkeypatch.setitem(sys.modules, "s4q.comparing.plots", None)  # type: ignore[arg-type]
     with pytest.raises(ImportError, match=r"s4q\[plot\]"):
         found.plot(tmp_path)
@@ -400,6 +501,8 @@ def test_settings_in_a_string_are_those_of_a_table() -> None:
     table = {"problem": "X-v0", "horizon": 3, "low": [0.0, 1.0], "reward_range": [-1, 0], "name_of": "a b", "name": "y"}
     [other] = plan_of([table], ["s4q"], 1, 1).problems
     assert (one.name, other.name, one.key) == (text, "y", other.key)
+    [whole], [real] = (plan_of(["chain"], [f"lsvi_ucb:beta={beta}"], 1, 1).learners for beta in ("1", "1.0"))
+    assert whole.key == real.key
 
 
 BAD: list[tuple[str, Callable[[], object], str]] = [
@@ -420,6 +523,11 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     ("misfit", lambda: s4q.compare(["low_rank"], ["psrl"]), r"no learner suits any problem: .*one-hot"),
     ("like", lambda: s4q.compare(["CartPole-v1:ordr=3"], ["s4q"]), r"got 'ordr', did you mean order\?$"),
     ("env", lambda: s4q.compare(["CartPole-v1:x=3"], ["s4q"]), r"settings of an environment are .*order; got 'x'$"),
+    (
+        "one number",
+        lambda: s4q.compare(["MountainCar-v0:reward_range=5"], ["s4q"]),
+        r"reward_range .*got 5",
+    ),
     ("range", lambda: s4q.compare(["Pendulum-v1"], ["s4q"]), r"DiscreteActions"),
     ("seeds", lambda: s4q.compare(["chain"], ["s4q"], seeds=0), r"seeds .*got 0"),
     ("episodes", lambda: s4q.compare(["chain"], ["s4q"], episodes=0), r"episodes .*got 0"),

@@ -23,7 +23,7 @@ def row(problem: str, learner: str, seed: int, regret: float | None, mean_return
     made = {
         "problem": problem, "learner": learner, "seed": seed, "episodes": 100, "regret": regret,
         "mean_return": mean_return, "gap": 0.25, "phases": 3, "steps": 500, "nbytes": 5_000, "cpu_seconds": 0.5,
-        "learner_seconds": 0.125, "curve": curve, "error": "",
+        "learner_seconds": 0.125, "curve": curve, "error": "", "scored_episodes": 100,
     }  # fmt: skip
     return made | more
 
@@ -81,7 +81,7 @@ def test_who_was_best_is_counted(best: dict[tuple[str, str], bool], said: str) -
 def test_runs_that_failed_are_named() -> None:
     rows = [row("walk", "quick", 0, 10.0), row("walk", "broken", 0, None, error="it <fell> over", curve=[])]
     text = render(Comparison(rows, {}))
-    assert "broken: failed, it &lt;fell&gt; over." in text
+    assert "broken: 1 of 1 runs failed, it &lt;fell&gt; over." in text
     assert "1 failed" in text
     alone = render(Comparison(rows[1:], {}))
     assert "No run was finished" in alone

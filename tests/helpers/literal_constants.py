@@ -181,6 +181,8 @@ def data_scaled_width(
 
     begun: was anything seen in its block?
     """
+    if kappa == 0:
+        return 0.0
     v = spec.value_bound[h]
     n = max(0.0, 1 / norm_sq - ridge)
     floor = (0.06 if spec.well_specified else 0.03) * v * min(1.0, np.sqrt(10 / spec.horizon))

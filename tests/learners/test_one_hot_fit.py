@@ -49,7 +49,7 @@ def test_all_levels_in_one_go_are_the_levels_one_by_one(problem, horizon: int) -
     assert_same(learned(problem(horizon)))
 
 
-@pytest.mark.parametrize("settings", [{"bonus_width": 0.7}, {"ridge": 0.5}, {"memory": "all"}])
+@pytest.mark.parametrize("settings", [{"bonus_width": 0.7}, {"bonus_width": 0.0}, {"ridge": 0.5}, {"memory": "all"}])
 def test_with_other_settings(settings: dict[str, object]) -> None:
     assert_same(learned(lake(3), **settings))
 

@@ -330,7 +330,7 @@ BAD = [
     ({"delta": 1.5}, r"delta .*got 1.5"),
     ({"ridge": -1.0}, r"ridge .*got -1.0"),
     ({"ridge": [1.0, 2.0]}, r"ridge must be one number or one per level, \(3,\)"),
-    ({"bonus_width": 0.0}, r"bonus_width .*got 0.0"),
+    ({"bonus_width": -0.1}, r"bonus_width .*at least 0; got -0.1"),
     ({"trigger": 0.0}, r"trigger .*got 0.0"),
     ({"trigger": (1.0, -1.0)}, r"trigger must not fall .*got -1.0"),
     ({"c_replay": 0.0}, r"c_replay .*got 0.0"),

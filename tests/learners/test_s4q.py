@@ -67,6 +67,7 @@ MODES: dict[str, dict[str, object]] = {
         "bonus_width": (0.7, 1.5, 0.2),
         "memory": "sketch",
     },
+    "practical, no bonus": {"preset": "practical", "bonus_width": (0.0, 0.3, 0.0)},
     "paper, its own ridge, all steps": {"preset": "paper", "trigger": 0.004, "memory": "all"},
     "realisable": {"preset": "realisable", "trigger": 2.03},
     "realisable, trigger d": {"preset": "realisable"},

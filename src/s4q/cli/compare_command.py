@@ -3,7 +3,9 @@
 import json
 import shlex
 import sys
-from contextlib import nullcontext
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +19,7 @@ from s4q.cli.executor_options import RayAddress, ray_at
 from s4q.comparing.comparison import compare as compared
 from s4q.comparing.plan import Plan, plan_of, read_plan, written
 from s4q.comparing.report_page import write_comparison
+from s4q.report.html_files import is_page
 
 _OPTIONS = ("episodes", "processes", "seeds")  # options of this command that the library knows by the same name
 
@@ -64,6 +67,9 @@ def compare(
         Path | None,
         typer.Option(help="SQLite file of finished runs. A killed comparison goes on from it with the same line."),
     ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Play failed runs of --results again; else they are kept.")
+    ] = False,
     plots: Annotated[Path | None, typer.Option(help="Folder for plots, a PNG file for each problem.")] = None,
     report: Annotated[
         Path | None,
@@ -92,11 +98,17 @@ def compare(
                 plan = plan_of(**{"seeds": 5, "episodes": 5000, **given})
             place = _report_place(report, results)
             _require_own_file(place, report, results, file)
-            _require_folders(place, plots)
+            _require_folders(place, plots, asked=report is not None)
             _require_extras(report, plots)
-            with nullcontext() if ray is None else ray_at(ray, processes) as cluster:
-                at_a_time = 2 if processes is None else processes
-                found = compared(plan, processes=at_a_time, ray=cluster, results=results, progress_bar=not quiet)
+            with _warnings_as_notes(), nullcontext() if ray is None else ray_at(ray, processes) as cluster:
+                found = compared(
+                    plan,
+                    processes=2 if processes is None else processes,
+                    ray=cluster,
+                    results=results,
+                    retry_failed=retry_failed,
+                    progress_bar=not quiet,
+                )
     except KeyboardInterrupt:
         kept = "nothing was kept; pass --results" if results is None else f"go on with the same line; kept in {results}"
         typer.echo(f"interrupted: {kept}", err=True)
@@ -112,10 +124,20 @@ def compare(
             typer.echo(f"report: {write_comparison(place, found, shlex.join(_words(plan)))}", err=as_json)
     if plots is not None:
         with refusals(_OPTIONS):
-            try:
-                typer.echo("\n".join(found.plot(plots)), err=as_json)
-            except (ImportError, OSError) as error:
-                raise ValueError(str(error)) from None
+            typer.echo("\n".join(found.plot(plots)), err=as_json)
+
+
+@contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Show a warning as a line of its own, without the place in the code."""
+
+    def shown(message: Warning | str, *_: object, **__: object) -> None:
+        typer.echo(f"note: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = shown
+        yield
 
 
 def _report_place(report: Path | None, results: Path | None) -> Path | None:
@@ -129,7 +151,12 @@ def _report_place(report: Path | None, results: Path | None) -> Path | None:
 
 
 def _require_own_file(place: Path | None, report: Path | None, results: Path | None, plan: Path | None) -> None:
-    """Refuse a page that would replace the file of results or the plan."""
+    """Refuse a page that would replace the file of results, the plan, or unasked a file that s4q did not write."""
+    if place is not None and report is None and place.is_file() and not is_page(place):
+        raise ValueError(
+            f"--results {results}: the page beside it would replace {place}, which s4q did not write; name another "
+            "file with --report, or move that one"
+        )
     for name, other in (("--results", results), ("the plan", plan)):
         if place is None or other is None or place.resolve() != other.resolve():
             continue
@@ -138,10 +165,11 @@ def _require_own_file(place: Path | None, report: Path | None, results: Path | N
         raise ValueError(f"--report {place} is the file of {name}, which the page would replace; choose another name")
 
 
-def _require_folders(page: Path | None, plots: Path | None) -> None:
+def _require_folders(page: Path | None, plots: Path | None, asked: bool) -> None:
     """Refuse places that are plainly wrong before the first run is played."""
     if page is not None and not page.absolute().parent.is_dir():
-        raise ValueError(f"--report {page}: the folder {page.parent} does not exist; make it first")
+        option = f"--report {page}" if asked else "--results"
+        raise ValueError(f"{option}: the folder {page.parent} does not exist; make it first")
     if page is not None and page.is_dir():
         raise ValueError(f"the page cannot be {page}, which is a folder; name a file with --report")
     if plots is not None and plots.exists() and not plots.is_dir():

@@ -49,7 +49,8 @@ class Outcome:
 
     Args:
         regret: Exact regret of all episodes; None where the problem is not finite.
-        mean_return: Mean return of all episodes that were not replayed.
+        mean_return: Mean return of the episodes whose return is known.
+        scored_episodes: Their number. Episodes that replay old policies have no known return.
         gap: v_star minus the value of the last policy; None where the problem is not finite.
         phases: Policies that were played to their end.
         steps: Steps played.
@@ -62,6 +63,7 @@ class Outcome:
 
     regret: float | None = None
     mean_return: float | None = None
+    scored_episodes: int = 0
     gap: float | None = None
     phases: int = 0
     steps: int = 0
@@ -108,7 +110,9 @@ def problem_of(named: Named) -> FiniteMDP | tuple[Any, Any, Spec]:
             raise ValueError(f"settings of an environment are {known}; got {name!r}{like}")
     env = _made(named.what)
     settings: Mapping[str, Any] = named.settings
-    reward_range = tuple(settings["reward_range"]) if "reward_range" in settings else None
+    reward_range = settings.get("reward_range")
+    if isinstance(reward_range, list):
+        reward_range = tuple(reward_range)
     bound = settings.get("value_bound")
     agent = Agent(
         env, _features(env, settings), horizon=settings.get("horizon"), reward_range=reward_range, value_bound=bound
@@ -168,6 +172,7 @@ def play(cell: Cell) -> Outcome:
     return Outcome(
         regret=result.regret,
         mean_return=result.mean_return,
+        scored_episodes=cell.episodes - result.replay_episodes,
         gap=result.gap,
         phases=result.phases,
         steps=result.steps,

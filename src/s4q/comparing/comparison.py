@@ -5,6 +5,7 @@ A worker has one BLAS thread, plays whole runs and ends with its parent. Only th
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -20,8 +21,8 @@ from s4q.baselines.tabular import NotOneHot
 from s4q.comparing.cells import Cell, Outcome, as_row, built, play
 from s4q.comparing.plan import Plan, plan_of
 from s4q.comparing.results import Comparison
-from s4q.comparing.results_file import ResultsFile
-from s4q.core.validation import require_count
+from s4q.comparing.results_file import ResultsFile, playing_code
+from s4q.core.validation import require_count, require_flag
 from s4q.running.executors import Ray
 
 
@@ -35,6 +36,7 @@ def compare(
     processes: int = 2,
     ray: Ray | None = None,
     results: str | PathLike[str] | None = None,
+    retry_failed: bool = False,
     progress_bar: bool = False,
 ) -> Comparison:
     """Play every learner on every problem with every seed.
@@ -55,13 +57,16 @@ def compare(
         ray: A Ray cluster that plays the runs, each as one task; `processes` is not used then. The rows are the same,
             CPU times aside. None (default): processes of this machine.
         results: SQLite file of finished runs. Runs that it holds are not played again, and a comparison that was killed
-            goes on with the same arguments. None (default): nothing is written.
+            goes on with the same arguments. Runs that other code of s4q played are played again, with a warning. None
+            (default): nothing is written.
+        retry_failed: True plays failed runs of `results` again. False by default: they are kept like others.
         progress_bar: True shows a bar, on a terminal only.
 
     >>> found = compare(["chain:n_states=3,horizon=3"], ["s4q", "psrl"], seeds=1, episodes=50, processes=1)
     >>> [(row["learner"], row["regret"] < 50) for row in found]
     [('s4q', True), ('psrl', True)]
     """
+    require_flag("retry_failed", retry_failed, "are failed runs played again?")
     plan = problems if isinstance(problems, Plan) else plan_of(problems, learners, seeds, episodes, first_seed)
     require_count("processes", processes, "the number of runs at a time")
     if not isinstance(ray, Ray | None):
@@ -77,7 +82,8 @@ def compare(
     kept = ResultsFile(results)
     try:
         found = {cell_key(cell): kept.find(cell) for cell in cells}
-        missing = [cell for cell in cells if found[cell_key(cell)] is None]
+        missing = [cell for cell in cells if _is_missing(found[cell_key(cell)], retry_failed)]
+        _warn_of_other_code(kept, missing)
         with _bar(len(cells), len(cells) - len(missing), progress_bar) as advance:
             for cell, outcome in _played(missing, min(processes, max(len(missing), 1)), ray):
                 kept.keep(cell, outcome)
@@ -88,6 +94,21 @@ def compare(
     order = sorted(cells, key=lambda cell: (plan.problems.index(cell.problem), plan.learners.index(cell.learner)))
     rows = [as_row(cell, found[cell_key(cell)] or Outcome()) for cell in order]
     return Comparison(rows, refused)
+
+
+def _is_missing(outcome: Outcome | None, retry_failed: bool) -> bool:
+    return outcome is None or (retry_failed and bool(outcome.error))
+
+
+def _warn_of_other_code(kept: ResultsFile, missing: list[Cell]) -> None:
+    """Say that runs are played again because s4q has changed since."""
+    others = [code for code in map(kept.of_other_code, missing) if code]
+    if others:
+        warnings.warn(
+            f"{kept.path} holds {len(others)} of these runs as another version of s4q played them ({others[0]}; this "
+            f"is {playing_code()}); they are played again, and the old ones stay in the file",
+            stacklevel=3,
+        )
 
 
 def cell_key(cell: Cell) -> tuple[str, str, int]:

@@ -30,7 +30,7 @@ class Named:
     @property
     def key(self) -> str:
         """What it is and its settings, the same however they were written. The name shown does not matter."""
-        return json.dumps([self.what, dict(sorted(self.settings.items()))], sort_keys=True)
+        return json.dumps([self.what, _plain(self.settings)], sort_keys=True)
 
 
 @final
@@ -65,6 +65,15 @@ class Plan:
                     raise ValueError(f"{kind} must have different names, but {name!r} is there twice; add name = ...")
         for one in self.learners:
             named_learner(one.what)
+
+
+def _plain(value: Any) -> Any:
+    """A setting with 1.0 written as 1, in lists and tables too."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def plan_of(

@@ -9,45 +9,70 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from s4q.report.drawing import log_if_wide, plain_name
+
 _EPISODES, _REGRET, _RETURN, _CPU, _BYTES = range(5)
 _AXES = ((_EPISODES, "episodes"), (_CPU, "CPU seconds"), (_BYTES, "bytes held by the learner"))
 
 
-def plot_problem(rows: Sequence[Mapping[str, Any]], problem: str, directory: str | PathLike[str]) -> str:
-    """A figure of three plots for one problem: a thin line for each run, a point at its end.
+def plot_problems(rows: Sequence[Mapping[str, Any]], directory: str | PathLike[str]) -> list[str]:
+    """A figure of each problem, a PNG file each.
+
+    Args:
+        rows: The rows of a Comparison.
+        directory: Where the files are written; it is made if it does not exist.
+
+    Returns:
+        The names of the files.
+    """
+    folder, files = Path(directory), dict[str, str]()  # problems by the names of their files
+    for problem in dict.fromkeys(row["problem"] for row in rows):
+        name = stem = re.sub(r"[^A-Za-z0-9.-]+", "_", problem)
+        number = 2
+        while name in files:
+            name, number = f"{stem}_{number}", number + 1
+        files[name] = problem
+    written = []
+    for name, problem in files.items():
+        path = folder / f"{name}.png"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            figure_of_problem(rows, problem).savefig(path, dpi=110)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be written: {error}; choose another folder or make room") from None
+        written.append(str(path))
+    return written
+
+
+def figure_of_problem(rows: Sequence[Mapping[str, Any]], problem: str) -> Figure:
+    """Three plots for one problem: a thin line for each run, a point at its end.
 
     Args:
         rows: The rows of a Comparison.
         problem: The name of the problem.
-        directory: Where the PNG file is written; it is made if it does not exist.
-
-    Returns:
-        The name of the file.
     """
     here = [row for row in rows if row["problem"] == problem and row["curve"]]
-    by_regret = any(row["regret"] is not None for row in here)
+    score = _REGRET if any(row["regret"] is not None for row in here) else _RETURN
     figure = Figure(figsize=(15, 4.5), layout="constrained")
     learners = list(dict.fromkeys(row["learner"] for row in here))
     for axes, (column, label) in zip(figure.subplots(1, 3, sharey=True), _AXES, strict=True):
+        shown = []
         for number, learner in enumerate(learners):
-            color = f"C{number % 10}"
+            color, mark = f"C{number % 10}", "o" if number < 10 else "s"
             for row in here:
-                if row["learner"] == learner:
-                    points = [p for p in row["curve"] if p[_REGRET if by_regret else _RETURN] is not None]
-                    table = np.array([[p[column], p[_REGRET if by_regret else _RETURN]] for p in points], dtype=float)
-                    if len(table):
-                        axes.plot(*table.T, color=color, lw=0.7, alpha=0.6)
-                        axes.plot(*table[-1], "o" if number < 10 else "s", color=color, ms=4)
-            axes.plot([], [], "o-" if number < 10 else "s-", color=color, ms=4, label=learner)
+                points = [[p[column], p[score]] for p in row["curve"] if p[score] is not None]
+                if row["learner"] == learner and points:
+                    table = np.array(points, dtype=np.float64)
+                    axes.plot(*table.T, color=color, lw=0.7, alpha=0.6)
+                    axes.plot(*table[-1], mark, color=color, ms=4)
+                    shown += points
+            axes.plot([], [], f"{mark}-", color=color, ms=4, label=plain_name(learner))
         axes.set_xlabel(label)
-        axes.set_xscale("log")
-        if by_regret:
-            axes.set_yscale("log")
-    figure.axes[0].set_ylabel("regret" if by_regret else "mean return so far")
-    figure.axes[-1].legend(fontsize=7)
-    figure.suptitle(problem)
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', problem)}.png"
-    figure.savefig(path, dpi=110)
-    return str(path)
+        log_if_wide(axes.xaxis, [x for x, _ in shown])
+        if score == _REGRET:
+            log_if_wide(axes.yaxis, [y for _, y in shown])
+    figure.axes[0].set_ylabel("regret" if score == _REGRET else "mean return so far")
+    if learners:
+        figure.axes[-1].legend(fontsize=7)
+    figure.suptitle(plain_name(problem))
+    return figure

@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from s4q.core.blocks import Array
-from s4q.report.drawing import BLUE, GREEN, INK, ORANGE, PURPLE, figure_of, inline_svg, label, log_if_wide, new_axes
+from s4q.report.drawing import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    figure_of,
+    inline_svg,
+    label,
+    log_if_wide,
+    new_axes,
+    plain_name,
+)
 from s4q.report.html_files import rendered, write_page
 from s4q.report.sentences import count
 from s4q.running.live_progress import byte_count
@@ -105,7 +117,7 @@ def _meaning(summary: Sequence[Mapping[str, Any]]) -> str:
     if scores == {"regret"}:
         return "The score is the regret: what all episodes together fell short of the best policy. Less is better."
     if scores == {"mean_return"}:
-        return "The score is the mean return of all episodes of a run, those of its beginning included. More is better."
+        return "The score is the mean return of a run's episodes, those of its beginning included. More is better."
     return (
         "The score is the regret where the best policy is known: less is better. Else it is the mean return: more is."
     )
@@ -213,7 +225,7 @@ def plot_curves(
         grid = np.geomspace(max(table[0, 0] for table in tables), min(table[-1, 0] for table in tables), _GRID)
         lines = np.array([np.interp(grid, table[:, 0], table[:, 1]) for table in tables])
         mean = lines.mean(axis=0)
-        ax.plot(grid, mean, color=colour, linestyle=style, linewidth=1.6, label=_plain(learner))
+        ax.plot(grid, mean, color=colour, linestyle=style, linewidth=1.6, label=plain_name(learner))
         if len(lines) > 1:
             ax.fill_between(grid, lines.min(axis=0), lines.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         shown += [float(mean.min()), float(mean.max())]
@@ -248,12 +260,7 @@ def plot_ends(
             ax.plot([low, high], [i, i], color=colour, linewidth=2.2, solid_capstyle="butt")
         ax.plot([value], [i], "o", color=colour, markersize=5)
     log_if_wide(ax.xaxis, [value for _, value, _, _ in ends])
-    ax.set_yticks(range(len(ends)), [_plain(learner) for learner, _, _, _ in ends])
+    ax.set_yticks(range(len(ends)), [plain_name(learner) for learner, _, _, _ in ends])
     ax.set_ylim(len(ends) - 0.5, -0.5)
     label(ax, name, "")
     return ax
-
-
-def _plain(name: str) -> str:
-    """A name that matplotlib does not take for a formula."""
-    return name.replace("$", r"\$").lstrip("_") or "_"

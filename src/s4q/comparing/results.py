@@ -67,8 +67,9 @@ class Comparison:
     """What a comparison found. `compare` makes it.
 
     Args:
-        rows: A dict a run: problem, learner, seed, episodes, regret, mean_return, gap, phases, steps, nbytes,
-            cpu_seconds, learner_seconds, curve and error.
+        rows: A dict a run: problem, learner, seed, episodes, and the fields of an `Outcome`: regret, mean_return,
+            scored_episodes, gap, phases, steps, nbytes, cpu_seconds, learner_seconds, curve and error. A point of a
+            curve is (episodes, regret, mean return so far, CPU seconds, bytes).
         refused: Why a learner was not played on a problem, by (problem, learner).
     """
 
@@ -106,7 +107,8 @@ class Comparison:
     def summary(self) -> list[dict[str, Any]]:
         """A dict for each problem and learner: the score (regret, or the mean return), its interval, and the costs.
 
-        `best` is True where the interval of the score meets that of the best learner of the problem.
+        `best` is True where the interval of the score meets that of the best learner of the problem. A learner with
+        failed runs is never the best, nor one whose returns are known of some episodes only (`whole` is False).
         """
         found: list[dict[str, Any]] = []
         for problem in self.problems:
@@ -134,7 +136,8 @@ class Comparison:
             title = f"{problem}: {first['episodes']:,} episodes, {seeds} seed{'s' * (seeds != 1)}"
             table = Table(
                 title=title,
-                caption=" ".join(["best: the interval meets that of the best learner.", *self.notes(problem)]),
+                caption="\n".join(["best: the interval meets that of the best learner.", *self.notes(problem)]),
+                caption_justify="left",
             )
             played = any(one["runs"] for one in lines)
             score = f"{'regret' if by_regret else 'mean return' if played else 'score'}, IQM [95 %]"
@@ -162,8 +165,22 @@ class Comparison:
             misses = f"misses the true value about {_MISSES[seeds]} times in 100, not 5"
             notes.append(f"{seeds} seeds are few: a 95 % interval of {seeds} {misses}")
         notes += [f"{learner}: not played, {why}" for (where, learner), why in self.refused.items() if where == problem]
-        failed = {row["learner"]: row["error"] for row in self.rows if row["problem"] == problem and row["error"]}
-        return [f"{note}." for note in (*notes, *(f"{learner}: failed, {why}" for learner, why in failed.items()))]
+        groups: dict[str, list[Mapping[str, Any]]] = {}
+        for row in self.rows:
+            if row["problem"] == problem:
+                groups.setdefault(row["learner"], []).append(row)
+        for learner, rows in groups.items():
+            errors = [row["error"] for row in rows if row["error"]]
+            if errors:
+                notes.append(f"{learner}: {len(errors)} of {len(rows)} runs failed, {errors[-1]}")
+            partly = [row for row in rows if not row["error"] and _is_partly_scored(row)]
+            if partly:
+                notes.append(
+                    f"{learner}: not ranked, because it replays old policies and the returns of those episodes are not "
+                    f"known; its mean return is that of {partly[-1]['scored_episodes']:,} episodes of "
+                    f"{partly[-1]['episodes']:,}"
+                )
+        return [f"{note}." for note in notes]
 
     def plot(self, directory: str | PathLike[str]) -> list[str]:
         """Plots of regret (or return) against episodes, CPU and bytes, a file for each problem; needs matplotlib.
@@ -175,10 +192,10 @@ class Comparison:
             The names of the files.
         """
         try:
-            from s4q.comparing.plots import plot_problem
+            from s4q.comparing.plots import plot_problems
         except ImportError:
             raise ImportError('plots need matplotlib; install it with: pip install "s4q[plot]"') from None
-        return [plot_problem(self.rows, problem, directory) for problem in self.problems]
+        return plot_problems(self.rows, directory)
 
     def report(self, path: str | PathLike[str]) -> Path:
         """Write one HTML page about the comparison; needs `pip install "s4q[report]"`.
@@ -192,6 +209,11 @@ class Comparison:
         from s4q.comparing.report_page import write_comparison
 
         return write_comparison(path, self)
+
+
+def _is_partly_scored(row: Mapping[str, Any]) -> bool:
+    """Is the score a mean return, and that of a part of the episodes only?"""
+    return row["regret"] is None and row["scored_episodes"] < row["episodes"]
 
 
 def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -210,6 +232,7 @@ def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> di
         "episodes": rows[0]["episodes"],
         "runs": len(done),
         "failed": len(rows) - len(done),
+        "whole": not any(map(_is_partly_scored, done)),
         "score": score,
         "iqm": found.iqm,
         "low": found.low,
@@ -222,7 +245,8 @@ def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> di
 
 def _marked(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The lines of one problem, each with `best`."""
-    known = [one for one in lines if one["runs"]]
+    # A learner with failed runs has no mean of all seeds, and one that replays policies no return of all episodes.
+    known = [one for one in lines if one["runs"] and not one["failed"] and one["whole"]]
     if known:
         sign = 1.0 if known[0]["score"] == "regret" else -1.0
         winner = min(known, key=lambda one: sign * one["iqm"])
@@ -240,9 +264,10 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
 
     if not one["runs"]:
         return [one["learner"], "failed", *["-"] * 7, ""]
+    shown = str(Interval(one["iqm"], one["low"], one["high"]))
     return [
         one["learner"],
-        str(Interval(one["iqm"], one["low"], one["high"])),
+        f"{shown} ({one['runs']} of {one['runs'] + one['failed']} runs)" if one["failed"] else shown,
         number(one["mean"], ".4g"),
         number(one["mean_return"], ".4g"),
         number(one["gap"], ".4g"),

@@ -93,6 +93,12 @@ def require_positive(name: str, value: float, meaning: str) -> None:
         raise ValueError(f"{name} is {meaning}, so it must be positive and finite; got {value!r}")
 
 
+def require_not_negative(name: str, value: float, meaning: str) -> None:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (number and np.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} is {meaning}, so it must be finite and at least 0; got {value!r}")
+
+
 def require_count(name: str, value: int, meaning: str, at_least: int = 1) -> None:
     """A whole number; a float such as 1e5 is refused."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:

@@ -75,7 +75,7 @@ def one_hot_fits(
             horizon=spec.horizon,
             exact=True,
         )
-        widths[h] = width = unseen_width(bound, ridge)
+        widths[h] = width = unseen_width(bound, ridge, float(kappa[h]))
         spreads.insert(0, spread)
         if h:
             of_block = with_width(np, spread, thetas[h], [seconds[h]], width, known)

@@ -6,6 +6,7 @@ levels by 1/H, over checks of the covariance by 1/(2 n^2) and its two parts by 1
 the problem.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, log, sqrt
 from typing import Annotated, Literal, final, get_args
@@ -19,7 +20,13 @@ from s4q.core.least_squares import Moments
 from s4q.core.messages import Spec
 from s4q.core.optimism import QLevel
 from s4q.core.spec import per_level
-from s4q.core.validation import require_count, require_failure_probability, require_flag, require_positive
+from s4q.core.validation import (
+    require_count,
+    require_failure_probability,
+    require_flag,
+    require_not_negative,
+    require_positive,
+)
 from s4q.learners.shelf import least_bytes
 from s4q.learners.widths import (
     EXACT_ERRORS,
@@ -248,8 +255,8 @@ def constants(
         epochs=epochs or ("doubling" if paper else "single"),
         bonus_from=bonus_from or ("previous" if preset in ("paper", "tight") else "own"),
         c_replay=c_replay or (4.0 if paper else 0.25 if preset == "practical" else 1.0),
-        fixed_ridge=_per_level("ridge", ridge, spec.horizon),
-        fixed_width=_per_level("bonus_width", bonus_width, spec.horizon),
+        fixed_ridge=_per_level("ridge", ridge, spec.horizon, require_positive),
+        fixed_width=_per_level("bonus_width", bonus_width, spec.horizon, require_not_negative),
         fixed_trigger=_trigger(trigger),
         max_episodes=max_episodes,
         memory=memory,
@@ -308,11 +315,13 @@ def _pooling(spec: Spec, preset: PresetName, pool: bool | None) -> bool:
     return pool
 
 
-def _per_level(name: str, value: ArrayLike | None, horizon: int) -> Array | None:
+def _per_level(
+    name: str, value: ArrayLike | None, horizon: int, require: Callable[[str, float, str], None]
+) -> Array | None:
     if value is None:
         return None
     array = per_level(name, value, horizon)
-    require_positive(name, float(array.min()), "one number or one per level")
+    require(name, float(array.min()), "one number or one per level")
     return array
 
 

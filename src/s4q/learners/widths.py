@@ -110,7 +110,7 @@ def with_data_scaled_bonus(
     spread = data_spread(
         residual, samples, ridge=ridge, value_bound=value_bound, kappa=kappa, horizon=horizon, exact=exact
     )
-    unseen = unseen_width(value_bound, ridge)
+    unseen = unseen_width(value_bound, ridge, kappa)
     whitener = moments.factors.whitener(ridge)
     if not exact:
         # A block of which nothing was seen, such as an action never tried, is worth the whole bound.
@@ -148,13 +148,13 @@ def data_spread(
     )
 
 
-def unseen_width(value_bound: float, ridge: float) -> float:
-    """The width that makes the bonus of a direction never seen the value bound.
+def unseen_width(value_bound: float, ridge: float, kappa: float) -> float:
+    """The width that makes the bonus of a direction never seen the value bound; 0 where there is to be no bonus.
 
-    >>> unseen_width(2.0, ridge=0.25)
-    1.0
+    >>> unseen_width(2.0, ridge=0.25, kappa=0.1), unseen_width(2.0, ridge=0.25, kappa=0)
+    (1.0, 0.0)
     """
-    return value_bound * sqrt(ridge)
+    return value_bound * sqrt(ridge) if kappa else 0.0
 
 
 def practical_ridge(exact: bool, block_dim: int) -> float:

@@ -96,6 +96,18 @@ def legend(ax: "Axes") -> None:
         ax.legend(frameon=False, fontsize=_LETTERS - 1, labelcolor=INK)
 
 
+def plain_name(name: str) -> str:
+    """A name that matplotlib takes neither for a formula nor for a line that has no place in a legend.
+
+    Args:
+        name: The name.
+
+    >>> plain_name("_cost in $")
+    'cost in \\\\$'
+    """
+    return name.replace("$", r"\$").lstrip("_") or "_"
+
+
 def log_if_wide(axis: Any, values: Iterable[float | None]) -> bool:
     """Make an axis logarithmic if its values are positive and the largest is 50 times the least; was it done?"""
     known = [value for value in values if value is not None]

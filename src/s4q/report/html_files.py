@@ -14,6 +14,7 @@ from s4q.core.version import __version__
 from s4q.report.drawing import MISSING
 
 _FOLDER = Path(__file__).parent
+_MADE_BY = '<meta name="generator" content="s4q">'  # stands in both templates
 
 
 def rendered(template: str, **values: Any) -> str:
@@ -47,8 +48,20 @@ def rendered(template: str, **values: Any) -> str:
     )
 
 
+def is_page(path: Path) -> bool:
+    """Is this file a page that s4q wrote?
+
+    Args:
+        path: A file that exists.
+    """
+    with path.open("rb") as file:
+        return _MADE_BY.encode() in file.read(2000)
+
+
 def write_page(path: str | PathLike[str], text: str) -> Path:
     """Write a page to one file, which replaces the one that was there.
+
+    A link stays a link: the file it points to is replaced. What is no regular file, such as a pipe, is written into.
 
     Args:
         path: The file to write, such as "report.html".
@@ -60,11 +73,15 @@ def write_page(path: str | PathLike[str], text: str) -> Path:
     place = Path(path)
     if place.is_dir() or not place.parent.is_dir():
         raise ValueError(f"{place} cannot be written: it must be a file in a folder that exists; choose another place")
+    target = place.resolve()
     # A reader that has the old page open must never see half of the new one.
-    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        draft.write_bytes(text.encode())
-        draft.replace(place)
+        if target.exists() and not target.is_file():
+            target.write_bytes(text.encode())
+        else:
+            draft.write_bytes(text.encode())
+            draft.replace(target)
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise ValueError(f"{place} cannot be written: {error}; choose another place or make room") from None

@@ -136,6 +136,8 @@ class Prescribed:
         growth = sqrt(1 + log(max(most_samples / spec.dim, 1.0)) / 20)
         share = 0.3 if spec.block_dim > 1 else 1.0  # of the bound, in a block of which something was seen
         unseen = np.where(np.abs(gram).max(axis=(1, 2)) > 0, share, 1.0) * bound * sqrt(ridge)
+        if errors == 0:  # the bonus is switched off
+            unseen = np.zeros(len(gram))
         return unseen + errors * deviation, unseen + growth * errors * deviation
 
     def ball(self) -> Array:
