@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 import s4q
 from s4q import FiniteMDP, UniformPolicy
-from s4q.baselines import LiveTargetS3Q, NoReplayS4Q, QLearning, SgdS3Q, VarianceReducedS3Q
+from s4q.baselines import LiveTargetS3Q, NoReplayS4Q, QLearning, QRex, SgdS3Q, VarianceReducedS3Q
 from s4q.collectors import CountCollector, EpisodeCollector, GymCollector
 
 Curves = dict[str, tuple[list[float], list[float]]]  # x and y of each line of a plot
@@ -87,8 +87,8 @@ def live_targets(horizons: Sequence[int] = (2, 4, 8, 16), episodes: int = 600) -
 WITHOUT: dict[str, Callable[[FiniteMDP], s4q.Learner]] = {
     "targets made again (experience replay)": lambda mdp: s4q.S4Q(mdp, "practical", memory="all", pool=False),
     "policy replay": lambda mdp: s4q.S4Q(mdp, "practical", memory="policies", pool=False),
-    "no replay": lambda mdp: NoReplayS4Q(mdp, "practical"),
-    "no replay, old sums halved a phase": lambda mdp: NoReplayS4Q(mdp, "practical", keep=0.5),
+    "no replay": lambda mdp: NoReplayS4Q(mdp, "practical", pool=False),
+    "no replay, old sums halved a phase": lambda mdp: NoReplayS4Q(mdp, "practical", keep=0.5, pool=False),
 }
 
 
@@ -144,6 +144,14 @@ def baird(episodes: int = 100, parts: int = 5, powers: Sequence[int] = (4, 6, 8)
         points.append(float(learner.n_episodes))
         sizes.append(float(np.abs(learner.theta).max()))
         table.add_row("Q-learning, shared weights", f"{points[-1]:,.0f}", f"{sizes[-1]:.3g}")
+    others: dict[str, QLearning | QRex] = {
+        "Q-learning, one parameter a level": QLearning(mdp, 1.0),
+        "Q-Rex, shared weights, a new target after every episode": QRex(mdp, 1.0, shared=True, target_every=1),
+        "Q-Rex, shared weights, a target that stands still for 50": QRex(mdp, 1.0, shared=True, target_every=50),
+    }
+    for name, other in others.items():
+        s4q.run(other, EpisodeCollector(mdp, seed=0), episodes * parts)
+        table.add_row(name, f"{episodes * parts:,}", f"{np.abs(other.theta).max():.3g}")
     for power in powers:
         q = s4q.run(s4q.S3Q(mdp, UniformPolicy(7)), CountCollector(mdp, seed=0), 10**power).q
         error = np.abs(mdp.q_values(q) - mdp.q_star)[mdp.reachable].max()

@@ -25,7 +25,12 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     "q_learning": [{"step_size": step, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
     "sarsa": [{"step_size": step, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
     "replay_q": [{"step_size": step, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
-    "q_rex": [{"step_size": step, "target_every": 1, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
+    # A target copied before every episode, and buffers of one, would be Q-learning.
+    "q_rex": [
+        {"step_size": step, "target_every": every, "buffer_episodes": size, **GREEDY}
+        for step in (0.1, 0.5)
+        for every, size in ((2, 1), (5, 1), (1, 2), (1, 5))
+    ],
     "ucb_q": [{"c": c} for c in (0.003, 0.01, 0.02, 0.1, 1.0)],
     "ucbvi": [{"c": c} for c in (0.03, 0.1, 0.3, 1.0)],
 }

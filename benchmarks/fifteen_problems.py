@@ -3,6 +3,7 @@
 Each baseline has one named setting for all problems. The score is the exact regret, or on classic control the mean
 return of training as a share of the worst one possible; lower is better. The default learner should have the lowest
 mean, or an interval that meets that of the lowest, on at least 12 problems, and never more than twice the best mean.
+Two intervals can meet although the means differ for sure, so the ratio of the two means has an interval of its own.
 A mean is over finished runs. Failed ones are counted beside it, and a problem on which a run of the default learner
 failed is never met. A baseline that failed now and then keeps its mean, which flatters it, so it may still be the best.
 Finished runs are kept in a SQLite file, so that a run that was stopped goes on, and more seeds can be added later.
@@ -10,7 +11,7 @@ Finished runs are kept in a SQLite file, so that a run that was stopped goes on,
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
+from scipy.stats import bootstrap
 
 import s4q
 
@@ -93,11 +95,22 @@ def failures(found: s4q.Comparison) -> dict[str, dict[str, Any]]:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean with its 95 % bootstrap interval, always with the same draws."""
-    array = np.array(values)
-    draws = np.random.default_rng(0).integers(len(array), size=(2000, len(array)))
-    low, high = np.quantile(array[draws].mean(axis=1), [0.025, 0.975])
-    return float(array.mean()), float(low), float(high)
+    """The mean with its 95 % bootstrap interval, always with the same draws; a single value is its own interval."""
+    mean = float(np.mean(values))
+    return (mean, *_bootstrapped(np.mean, values)) if len(values) > 1 else (mean, mean, mean)
+
+
+def ratio_interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % bootstrap interval of our mean over theirs; None where one of them has a single value."""
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    return _bootstrapped(lambda a, b, axis: np.mean(a, axis=axis) / np.mean(b, axis=axis), ours, theirs)
+
+
+def _bootstrapped(statistic: Callable[..., Any], *samples: Sequence[float]) -> tuple[float, float]:
+    rng, arrays = np.random.default_rng(0), tuple(np.array(sample) for sample in samples)
+    found = bootstrap(arrays, statistic, n_resamples=2000, method="percentile", vectorized=True, rng=rng)
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
 def judged(
@@ -113,28 +126,32 @@ def judged(
 
     Returns:
         `best` is None where no run of any learner finished. `over_the_best` is None where a run of the default learner
-        failed, so that it has no mean of all seeds.
+        failed, so that it has no mean of all seeds. `ratio` is the interval of that number; None where the default
+        learner is the best.
     """
     runs = {one: len(by_learner.get(one, ())) + failed.get(one, {"runs": 0})["runs"] for one in {*by_learner, *failed}}
     seeds = min(runs.values())
-    intervals = {learner: interval(values) for learner, values in by_learner.items()}
     if before is not None:
         failed_before = before.get("failed", {})
-        earlier = {one for one in (*before["intervals"], *failed_before) if one not in runs}
-        intervals |= {one: tuple(kept) for one, kept in before["intervals"].items() if one in earlier}
+        earlier = {one for one in (*before["scores"], *failed_before) if one not in runs}
+        by_learner = by_learner | {one: kept for one, kept in before["scores"].items() if one in earlier}
         failed = failed | {one: kept for one, kept in failed_before.items() if one in earlier}
         seeds = min(seeds, before["seeds"]) if earlier else seeds
+    intervals = {learner: interval(values) for learner, values in by_learner.items()}
     best = min(intervals, key=lambda learner: intervals[learner][0]) if intervals else None
-    meets, over_the_best = False, None
+    meets, over_the_best, ratio = False, None, None
     if best is not None and OURS in intervals and OURS not in failed:
         mean, low, high = intervals[OURS]
         meets = bool(low <= intervals[best][2] and intervals[best][1] <= high)
         over_the_best = mean / intervals[best][0]
+        ratio = None if best == OURS else ratio_interval(by_learner[OURS], by_learner[best])
     return {
         "intervals": intervals,
         "best": best,
         "meets": meets,
         "over_the_best": over_the_best,
+        "ratio": ratio,
+        "scores": by_learner,
         "seeds": seeds,
         "failed": failed,
     }
@@ -164,11 +181,15 @@ def table(results: dict[str, Any]) -> Table:
             _mean_of(one, OURS),
             one["best"] or "none finished",
             _mean_of(one, one["best"]),
-            "failed" if over is None else f"{over:.2f}",
+            "failed" if over is None else f"{over:.2f}{_range_of(one['ratio'])}",
             "yes" if one["meets"] else "no",
             ", ".join(f"{learner} {why['runs']}" for learner, why in failed.items()) or "none",
         )
     return shown
+
+
+def _range_of(ends: Sequence[float] | None) -> str:
+    return "" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]"
 
 
 def _mean_of(one: dict[str, Any], learner: str | None) -> str:
@@ -187,6 +208,10 @@ def verdict(results: dict[str, Any]) -> list[str]:
         f"best, or meets the best, on {good} of {len(results)} ({WANTED} of 15 wanted)",
         "no problem was finished" if most is None else f"at most {most:.2f} times the best mean ({MOST:g} wanted)",
     ]
+    worse = [name for name, one in results.items() if one["ratio"] is not None and one["ratio"][0] > 1]
+    lines.append(
+        f"worse than the best for sure (the interval of the ratio is above 1): {', '.join(worse) or 'nowhere'}"
+    )
     failed = [name for name, ratio in ratios.items() if ratio is None]
     if failed:
         lines.append(f"missed, because runs of {OURS} failed: {', '.join(failed)}")
@@ -224,6 +249,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--control-seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="to judge on seeds that nobody has looked at")
     parser.add_argument("--episodes", type=int, help="episodes of every run (default: those of the problem)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--results", type=Path, default=Path("fifteen_problems.sqlite"), help="finished runs")
@@ -241,6 +267,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             [row.problem],
             list(dict.fromkeys([OURS, *given.learners])),
             seeds=given.seeds if row.returns is None else given.control_seeds,
+            first_seed=given.first_seed,
             episodes=given.episodes or row.episodes,
             processes=given.processes,
             results=given.results,

@@ -69,18 +69,23 @@ FITS: dict[str, tuple[Callable[..., s4q.Learner], Callable[..., np.ndarray]]] = 
 
 @pytest.mark.parametrize("name", FITS)
 def test_first_order_fits_step_by_step(name: str) -> None:
-    """Three epochs of two levels: the loops of S3Q with another fit. Dense features, episodes in their order."""
+    """Four epochs of two levels: the loops of S3Q with another fit, on dense features, in the order of the dice."""
     build, fit = FITS[name]
     mdp = random_mdp(5, 2, 2, 3, seed=1)
     horizon, dim = mdp.horizon, mdp.dim
     learner = build(mdp, UniformPolicy(2))
     kept = answers(learner, EpisodeCollector(mdp, seed=3), 4 * horizon)
+    n_episodes = 0
     for epoch in range(4):
         theta = np.zeros((horizon, dim))
         for place, level in enumerate(reversed(range(horizon))):
             steps = kept[epoch * horizon + place]
             assert steps.weights.sum() == 2 ** (epoch + 1) * horizon
-            theta[level] = fit(*samples(steps, level, theta[level + 1] if place else None))
+            phi, y = samples(steps, level, theta[level + 1] if place else None)
+            dice = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0x6C6561726E6572, n_episodes)))
+            order = dice.permutation(len(y))
+            theta[level] = fit(phi[order], y[order])
+            n_episodes += 2 ** (epoch + 1)
     np.testing.assert_allclose(learner.q.theta[:, 0], theta, rtol=1e-10, atol=1e-14)
     assert learner.phases == 4
     assert np.abs(theta).max() > 0.05
@@ -168,9 +173,13 @@ def test_live_targets_leave_a_bias_that_grows_with_the_horizon() -> None:
     assert max(plain for _, plain in shortfalls.values()) < 0.02 < live_ones[2]
 
 
-def test_sums_without_replay_keep_the_targets_of_their_phase() -> None:
+@pytest.mark.parametrize("keep", [0.5, 1.0])
+@pytest.mark.parametrize("pool", [False, True])
+def test_sums_without_replay_keep_the_targets_of_their_phase(keep: float, pool: bool) -> None:
     mdp = random_mdp(5, 2, 3, 3, seed=2)
-    learner, collector = NoReplayS4Q(mdp, keep=0.5), EpisodeCollector(mdp, seed=0)
+    if pool:  # the first level of it at every level
+        mdp = FiniteMDP(mdp.transitions[0], mdp.rewards[0], mdp.start, mdp.features.vectors[0], horizon=3)
+    learner, collector = NoReplayS4Q(mdp, keep=keep, pool=pool), EpisodeCollector(mdp, seed=0)
     gram, moment, every = np.zeros((3, 3, 3)), np.zeros((3, 3)), np.zeros((3, 3, 3))
     for _ in range(5):
         q = learner.q
@@ -180,15 +189,16 @@ def test_sums_without_replay_keep_the_targets_of_their_phase() -> None:
             learner.tell(request, answer)
             steps = answer.kept
             assert steps is not None
-            for i in range(len(steps.levels)):
-                h, phi, y = int(steps.levels[i]), steps.vectors[i], float(steps.rewards[i])
+            of_levels = [(i, h) for i in range(len(steps.levels)) for h in ((0, 1, 2) if pool else [steps.levels[i]])]
+            for i, h in of_levels:
+                phi, y = steps.vectors[i], float(steps.rewards[i])
                 if h < 2:
                     phis = s4q.Phi(steps.next_vectors[i : i + 1], steps.next_blocks[i : i + 1])
                     y += float(q.value(h + 1, phis)[0])
                 gram[h] += np.outer(phi, phi)
                 every[h] += np.outer(phi, phi)
                 moment[h] += phi * y
-        gram, moment = 0.5 * gram, 0.5 * moment
+        gram, moment = keep * gram, keep * moment
         ridge = learner.constants.ridge(learner.phases + 1, learner.n_episodes)
         for h in range(3):
             expected = np.linalg.solve(gram[h] + ridge[h] * np.eye(3), moment[h])
@@ -203,7 +213,7 @@ def test_early_bonuses_stay_in_the_weights_without_replay() -> None:
     mdp = s4q.problems.river_swim(4, horizon=6)
     excess, regrets = {}, {}
     learners: dict[str, s4q.Learner] = {
-        "no replay": NoReplayS4Q(mdp, "practical"),
+        "no replay": NoReplayS4Q(mdp, "practical", pool=False),
         "all": s4q.S4Q(mdp, "practical", memory="all", pool=False),
     }
     for name, learner in learners.items():

@@ -5,9 +5,22 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks import fifteen_problems
-from benchmarks.fifteen_problems import LEARNERS, OURS, ROWS, Row, failures, judged, scores, table, verdict
+from benchmarks.fifteen_problems import (
+    LEARNERS,
+    OURS,
+    ROWS,
+    Row,
+    failures,
+    interval,
+    judged,
+    ratio_interval,
+    scores,
+    table,
+    verdict,
+)
 from rich.console import Console
 
 import s4q
@@ -22,6 +35,23 @@ def test_a_win_a_meeting_and_a_loss() -> None:
     loss = judged({OURS: [3.0, 3.1, 2.9], "psrl": [1.5, 1.6, 1.4]}, {})
     assert (loss["meets"], loss["seeds"]) == (False, 3)
     assert loss["over_the_best"] == pytest.approx(2.0)
+    assert win["ratio"] is None
+    assert meeting["ratio"][0] < 1 < meeting["ratio"][1]
+    assert 1.8 < loss["ratio"][0] < 2 < loss["ratio"][1] < 2.2
+    assert "nowhere" in verdict({"a": meeting})[-1]
+    assert verdict({"a": meeting, "b": loss})[-1].endswith("above 1): b")
+
+
+def test_intervals_miss_as_often_as_they_say() -> None:
+    """20 values of a skewed law: about 5 in 100 miss, and percentile intervals of so few some more."""
+    rng = np.random.default_rng(3)
+    samples = rng.gamma(2.0, size=(2, 400, 20))
+    means = [interval(values) for values in samples[0]]
+    assert 0.03 < np.mean([not low <= 2.0 <= high for _, low, high in means]) < 0.13
+    ratios = [ratio_interval(a, b) for a, b in zip(*samples, strict=True)]
+    assert 0.03 < np.mean([not low <= 1.0 <= high for low, high in ratios]) < 0.13  # type: ignore[misc]
+    assert interval([2.0]) == (2.0, 2.0, 2.0)
+    assert ratio_interval([1.0], [1.0, 2.0]) is None
 
 
 def test_returns_become_the_share_that_was_missed() -> None:

@@ -124,7 +124,7 @@ def test_replay_q_draws_batches_from_all_steps(mdp: FiniteMDP) -> None:
     for number, steps in enumerate(kept):
         episode = Written(steps, spec)
         stored += [(episode, h, int(np.sort(steps.levels)[h])) for h in range(len(episode))]
-        rng = np.random.default_rng(np.random.SeedSequence(5, spawn_key=(number,)))
+        rng = np.random.default_rng(np.random.SeedSequence(5, spawn_key=(0x6C6561726E6572, number)))
         for batch in rng.integers(len(stored), size=(3, 4)):
             changes: dict[tuple[int, int], list[np.ndarray]] = {}
             for one, h, _ in (stored[i] for i in batch):

@@ -1,5 +1,6 @@
 """`s4q.compare` and `s4q compare`: rows against single runs, resuming, errors, intervals, tables and plots."""
 
+import gc
 import json
 import os
 import resource
@@ -9,9 +10,10 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,12 +24,16 @@ from typer.testing import CliRunner
 
 import s4q
 from s4q.baselines import LEARNERS
+from s4q.baselines.learner_dice import learner_dice
 from s4q.baselines.named_learners import named_learner
+from s4q.baselines.tabular import NotOneHot
 from s4q.cli import app
+from s4q.collectors.sharding import generator
 from s4q.comparing.cells import kept_points
 from s4q.comparing.plan import Named, plan_of, read_plan
 from s4q.comparing.results import interval
 from s4q.comparing.results_file import ResultsFile, ResultsFileError, playing_code
+from s4q.core.messages import Shard
 from s4q.running.curve import Point
 
 SMALL = "chain:n_states=3,horizon=3"
@@ -48,6 +54,66 @@ def test_every_named_learner_plays(name: str) -> None:
     assert LEARNERS[name].about
     if LEARNERS[name].kind == "tuned" and name != "ucbvi_tuned":
         assert name.removesuffix("_tuned") in LEARNERS
+
+
+def regret(name: str, problem: str, **more: Any) -> float:
+    [row] = s4q.compare([problem], [name], seeds=1, episodes=300, processes=1, **more)
+    return float(row["regret"])
+
+
+def test_named_learners_are_what_their_names_say() -> None:
+    """Each ablation does what it is called, and no tuned learner is another one under a second name."""
+    sketch = LEARNERS["sketch"].build(s4q.problems.low_rank(), 0, 300, {})
+    assert isinstance(sketch, s4q.S4Q)
+    s4q.run(sketch, s4q.collectors.EpisodeCollector(s4q.problems.low_rank(), seed=0), 300)
+    assert sketch.memory.n_thinnings > 0  # type: ignore[union-attr]
+    assert regret("experience_replay", "low_rank") == regret("s4q", "low_rank") != regret("sketch", "low_rank")
+    assert regret("bonus_off", "deep_sea:size=6") > 290 > 30 > regret("s4q", "deep_sea:size=6")
+    for problem in ("chain:n_states=4,horizon=4", "low_rank"):
+        tuned = [name for name in LEARNERS if LEARNERS[name].kind == "tuned"]
+        dense = [name for name in tuned if name not in ("ucb_q_tuned", "ucbvi_tuned")]
+        regrets = [regret(name, problem) for name in (dense if problem == "low_rank" else tuned)]
+        assert len(set(regrets)) == len(regrets), problem
+
+
+def held_arrays(learner: Any) -> int:
+    """Bytes of all arrays that hang on a learner, remembered factors included; the problem itself left out."""
+    seen, buffers, waiting = {id(learner.spec)}, dict[int, int](), [learner]
+    leaves = (type, ModuleType, FunctionType, MethodType, CodeType)
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, leaves):
+            continue
+        seen.add(id(one))
+        if isinstance(one, np.ndarray):
+            while isinstance(one.base, np.ndarray):
+                one = one.base
+            buffers[id(one)] = one.nbytes
+        waiting.extend(gc.get_referents(one))
+    return sum(buffers.values())
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_counts_all_arrays_that_it_holds(name: str) -> None:
+    for mdp in (s4q.problems.chain(5, 5), s4q.problems.low_rank()):
+        try:
+            learner = LEARNERS[name].build(mdp, 0, 150, {})
+        except NotOneHot:
+            continue
+        s4q.run(learner, s4q.collectors.EpisodeCollector(mdp, seed=0), 150)
+        assert 0.8 * held_arrays(learner) <= learner.nbytes <= 1.6 * held_arrays(learner)
+
+
+def test_a_learner_and_a_collector_with_one_seed_share_no_dice() -> None:
+    """RLSVI drew its noise from the very numbers that a CountCollector then made its episodes of."""
+    mdp = s4q.problems.low_rank()
+    for n in range(4):
+        asked = replace(s4q.S3Q(mdp, s4q.UniformPolicy(4)).ask(2), id=n)
+        for index in range(3):
+            theirs = generator(7, asked, Shard(index, 1)).random(4)
+            for place in ((n,), (n, index), (n, 0), (index, n)):
+                assert not np.any(learner_dice(7, *place).random(4) == theirs)
+    assert np.all(learner_dice(7, 1, 2).random(4) == learner_dice(7, 1, 2).random(4))
 
 
 def test_rows_are_those_of_single_runs() -> None:

@@ -12,9 +12,12 @@ from math import inf
 
 import numpy as np
 
+from s4q.core.blocks import Array
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import A, Asks, Explore, Policy, Spec, Transitions, Visits
 from s4q.core.validation import require_count
+
+_DIVERGED = 1e100
 
 
 class EpisodeLearner(ABC):
@@ -52,6 +55,22 @@ class EpisodeLearner(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays."""
+
+    @property
+    def _base_nbytes(self) -> int:
+        """Bytes of the newest Q, of that of the policy that plays where it is an older one, and of the metric."""
+        played = getattr(self._played_policy, "q", self._played_policy)
+        others = played.nbytes if isinstance(played, LinearQ) and played is not self._q else 0
+        return self._q.nbytes + others + self._metric.nbytes
+
+    def _require_finite(self, theta: Array) -> None:
+        """Refuse to go on with a parameter that has diverged."""
+        largest = float(np.abs(theta).max())
+        if not largest < _DIVERGED:
+            raise ValueError(
+                f"{type(self).__name__} has diverged: a parameter is {largest:.3g} after {self.n_episodes} episodes; "
+                "choose smaller steps, or a learner that cannot diverge, such as S3Q"
+            )
 
     def _begin(self) -> None:
         self._q, self._played_policy, self._length = self._choose()

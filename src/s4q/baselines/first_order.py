@@ -13,14 +13,12 @@ import numpy as np
 
 from s4q.baselines.episode_learner import EpisodeLearner
 from s4q.baselines.epsilon_greedy import EpsilonGreedy, require_epsilon
-from s4q.baselines.tabular import greedy_actions, has_one_hot_table
+from s4q.baselines.tabular import GreedyActions
 from s4q.core.blocks import Array, IntArray
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions
 from s4q.core.spec import HasSpec, spec_of
 from s4q.core.validation import require_flag, require_positive
-
-_DIVERGED = 1e100
 
 
 @final
@@ -101,26 +99,15 @@ class FirstOrderLearner(EpisodeLearner):
             best = spec.value_bound[0] + spec.horizon * spec.reward_min if shared else np.array(spec.value_bound)
             self.theta += np.reshape(best, (-1, 1, 1))
         self.visits: Array = np.zeros(self.theta.shape[:2])  # of each block of each level
-        self._tabular = has_one_hot_table(problem)
-        self._last_actions: IntArray | None = None  # greedy ones of the policy before, where they are known
+        self._greedy = GreedyActions(problem, spec.n_actions)
         super().__init__(spec)
 
     def _choose(self) -> tuple[LinearQ, Policy, int]:
-        largest = float(np.abs(self.theta).max())
-        if not largest < _DIVERGED:
-            raise ValueError(
-                f"{type(self).__name__} has diverged: a parameter is {largest:.3g} after {self.n_episodes} episodes; "
-                "choose smaller steps, or a learner that cannot diverge, such as S3Q"
-            )
+        self._require_finite(self.theta)
         q = LinearQ.from_arrays(self.theta)
         if self.shared:
             q = LinearQ([*q.levels] * self.spec.horizon)
-        if self._tabular:
-            before, actions = self._last_actions, greedy_actions(self.theta, self.spec.n_actions)
-            self._last_actions = actions
-            if before is not None and np.array_equal(before, actions):
-                return q, self._played_policy, 1
-        return q, EpsilonGreedy(q, self.epsilon), 1
+        return q, self._played_policy if self._greedy.stay(self.theta) else EpsilonGreedy(q, self.epsilon), 1
 
     def _in_order(self, steps: Transitions) -> Iterator[Step]:
         """The steps of one episode, by level."""
@@ -145,7 +132,7 @@ class FirstOrderLearner(EpisodeLearner):
     @property
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays."""
-        return self.theta.nbytes + self.visits.nbytes + self._q.nbytes + self._metric.nbytes
+        return self.theta.nbytes + self.visits.nbytes + self._greedy.nbytes + self._base_nbytes
 
 
 def next_values(theta: Array, step: Step) -> Array:

@@ -8,9 +8,9 @@
             Qtar_l = phi . theta of the fit
         Qbest = Qtar
 
-Controller, targets and epochs are those of S3Q; only the fit differs, and it sees one sample after the other. Answers
-that hold counts instead of episodes are read in a random order, from SeedSequence(seed, spawn_key=(episodes so far,)):
-samples of one level are independent, so their order does not matter for the law.
+Controller, targets and epochs are those of S3Q; only the fit differs, and it sees one sample after the other. The
+samples of an answer are read in a random order, because a collector that counts returns them sorted. Those of one level
+are independent, so a random order has the law of episodes that were played one by one.
 """
 
 from abc import abstractmethod
@@ -18,6 +18,7 @@ from abc import abstractmethod
 import numpy as np
 
 from s4q.baselines.episode_learner import EpisodeLearner
+from s4q.baselines.learner_dice import learner_dice
 from s4q.core.blocks import Array, IntArray, Phi
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits
@@ -74,7 +75,9 @@ class LevelByLevel(EpisodeLearner):
         return self._best, self.controller, 2**self.epoch
 
     def _finish_level(self) -> None:
-        self._targets.insert(0, QLevel(self._fitted()))
+        theta = self._fitted()
+        self._require_finite(theta)
+        self._targets.insert(0, QLevel(theta))
         self.level -= 1
         if self.level < 0:
             self._best, self._targets = LinearQ(self._targets), []
@@ -90,10 +93,8 @@ class LevelByLevel(EpisodeLearner):
         if self._targets and len(here):
             after = self._targets[0].value(Phi(steps.next_vectors, steps.next_blocks))
         targets = regression_targets(self.spec, self.level, steps.rewards, steps.ended, after)
-        order = np.repeat(np.arange(len(here)), steps.weights)
-        if len(order) > len(here):
-            rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.n_episodes,)))
-            order = rng.permutation(order)
+        # Counted samples come sorted, and a first-order fit depends on their order.
+        order = learner_dice(self.seed, self.n_episodes).permutation(np.repeat(np.arange(len(here)), steps.weights))
         self._add(steps.vectors[order], steps.blocks[order], targets[order])
 
     @property

@@ -71,4 +71,4 @@ class LiveTargetS3Q(EpisodeLearner):
     @property
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays."""
-        return self.theta.nbytes + self.cov_inv.nbytes + self._q.nbytes + self._metric.nbytes
+        return self.theta.nbytes + self.cov_inv.nbytes + self._base_nbytes

@@ -24,6 +24,7 @@ from s4q.core.messages import Learner, Spec
 from s4q.core.spec import HasSpec, spec_of
 from s4q.core.validation import did_you_mean
 from s4q.learners.s4q import S4Q
+from s4q.learners.shelf import least_bytes
 
 Kind = Literal["ours", "ablation", "untuned", "tuned"]
 
@@ -73,6 +74,13 @@ def _stationary(spec: Spec, episodes: int) -> bool:
 
 _POOL = {"pool": _stationary}
 
+
+def _small_sketch(spec: Spec, episodes: int) -> int:
+    """Bytes of about a step for each feature and level, so that steps are dropped on small problems too."""
+    del episodes
+    return spec.dim * least_bytes(spec, spec.stationary)
+
+
 LEARNERS: dict[str, NamedLearner] = {
     "s4q": NamedLearner(make=S4Q, kind="ours", about="S4Q, preset practical: the default learner"),
     "s4q_realisable": NamedLearner(
@@ -88,24 +96,29 @@ LEARNERS: dict[str, NamedLearner] = {
         settings={"preset": "realisable", "epochs": "doubling", "c_replay": 4.0},
     ),
     "experience_replay": NamedLearner(
-        make=S4Q, kind="ablation", about="S4Q that keeps every step instead of policies", settings={"memory": "all"}
+        make=S4Q,
+        kind="ablation",
+        about="s4q_policies with every step kept instead; as s4q until its 64 MiB are full",
+        settings={"memory": "all"},
     ),
     "sketch": NamedLearner(
-        make=S4Q, kind="ablation", about="S4Q that keeps a sample of steps instead", settings={"memory": "sketch"}
+        make=S4Q,
+        kind="ablation",
+        about="s4q_policies with a sample of steps instead, about a step for each feature and level",
+        settings={"memory": "sketch"},
+        of_run={"memory_bytes": _small_sketch},
     ),
-    "bonus_off": NamedLearner(
-        make=S4Q, kind="ablation", about="S4Q with next to no bonus", settings={"bonus_width": 1e-9}
-    ),
+    "bonus_off": NamedLearner(make=S4Q, kind="ablation", about="s4q without a bonus", settings={"bonus_width": 0.0}),
     "no_replay": NamedLearner(
         make=NoReplayS4Q,
         kind="ablation",
-        about="practical constants, targets are never made again",
+        about="experience_replay whose targets are never made again",
         settings={"preset": "practical"},
     ),
     "no_replay_discounted": NamedLearner(
         make=NoReplayS4Q,
         kind="ablation",
-        about="the same, old sums halved a phase",
+        about="no_replay with old sums halved a phase",
         settings={"preset": "practical", "keep": 0.5},
     ),
     "lsvi_ucb_paper": NamedLearner(
@@ -162,8 +175,14 @@ LEARNERS: dict[str, NamedLearner] = {
     "q_rex_tuned": NamedLearner(
         make=QRex,
         kind="tuned",
-        about="Q-Rex, optimistic, step 0.5",
-        settings={"epsilon": 0.0, "optimistic": True, "step_size": 0.5, "target_every": 1},
+        about="Q-Rex, optimistic, step 0.5, a new target after every 2 episodes",
+        settings={
+            "epsilon": 0.0,
+            "optimistic": True,
+            "step_size": 0.5,
+            "buffer_episodes": 2,
+            "target_every": 1,
+        },
     ),
     "ucb_q_paper": NamedLearner(
         make=UCBQ, kind="untuned", about="UCB-Q with the bonus of its theorem", of_run={"c": paper_c}

@@ -5,6 +5,7 @@
         theta_h = ridge fit of the sums of level h;   Q_h = min(v_h, phi . theta_h + bonus_h);   pi = greedy policy of Q
         play pi until some direction has enough new data; for each step of level h
             sums_h += sample (phi_h, r + max_a' Q_{h+1}(s', a'))     # with the Q of this phase, never with a later one
+        # where steps are pooled, every step is a sample of every level
         sums = keep * sums                                           # old updates are discounted; keep = 1: not at all
 
 Bonus, trigger and clipping are those of S4Q. It stores no policies and no steps. With keep = 1 the bonuses of early
@@ -37,6 +38,7 @@ class NoReplayS4Q:
         problem: A Spec, or anything with `.spec`, such as a FiniteMDP.
         preset: Constants of S4Q. "realisable" by default.
         keep: Share of the sums that is kept from one phase to the next, in (0, 1]. 1 by default: no discounting.
+        pool: True if every step is a sample for every level. None (default): as S4Q with this preset.
 
     >>> import s4q
     >>> mdp = s4q.problems.low_rank()
@@ -45,14 +47,22 @@ class NoReplayS4Q:
     (0, True)
     """
 
-    def __init__(self, problem: Spec | HasSpec, preset: PresetName = "realisable", *, keep: float = 1.0) -> None:
+    def __init__(
+        self,
+        problem: Spec | HasSpec,
+        preset: PresetName = "realisable",
+        *,
+        keep: float = 1.0,
+        pool: bool | None = None,
+    ) -> None:
         if not 0 < keep <= 1:
             raise ValueError(f"keep is the share of the sums that a phase keeps, so it must lie in (0, 1]; got {keep}")
         self.keep = float(keep)
-        self.constants = constants(spec_of(problem), preset, memory="all", pool=False)
+        self.constants = constants(spec_of(problem), preset, memory="all", pool=pool)
         nothing = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)
         self.sums = [nothing] * self.spec.horizon  # discounted: what is fitted
-        self._all = [nothing] * self.spec.horizon  # undiscounted: what the bonus is made of
+        # Undiscounted: what the bonus is made of. Without discounting they are the same.
+        self._all = self.sums if keep == 1 else [nothing] * self.spec.horizon
         self.n_episodes = self.phases = 0
         self._begin_phase()
 
@@ -74,8 +84,8 @@ class NoReplayS4Q:
     @property
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays."""
-        sums = sum(one.nbytes for one in self.sums) + (sum(one.nbytes for one in self._all) if self.keep < 1 else 0)
-        return sums + self._loop.nbytes
+        held = self.sums if self._all is self.sums else [*self.sums, *self._all]
+        return sum(one.nbytes for one in held) + self._loop.nbytes
 
     def __repr__(self) -> str:
         return f"NoReplayS4Q({self.n_episodes} episodes, {self.phases} phases, {self.nbytes} bytes)"
@@ -104,12 +114,16 @@ class NoReplayS4Q:
         self.n_episodes += answer.n_episodes
         for h in range(self.spec.horizon):
             target = self.q.levels[h + 1] if h + 1 < self.spec.horizon else None
-            added = answer.kept.rows(np.flatnonzero(answer.kept.levels == h)).moments(self.spec, h, target)
+            here = answer.kept.levels == h
+            samples = answer.kept if self.constants.pool else answer.kept.rows(np.flatnonzero(here))
+            added = samples.moments(self.spec, h, target)
             self.sums[h] = self.sums[h] + added
-            self._all[h] = self._all[h] + added
+            if self._all is not self.sums:
+                self._all[h] = self._all[h] + added
         if triggered:
             self.phases += 1
-            self.sums = [_scaled(one, self.keep) for one in self.sums]
+            if self.keep < 1:
+                self.sums = [_scaled(one, self.keep) for one in self.sums]
             self._begin_phase()
 
     def _begin_phase(self) -> None:
@@ -121,14 +135,12 @@ class NoReplayS4Q:
             theta = ridge_fit(self.sums[h], float(ridge[h]))
             levels.insert(0, fitted_level(spec, h, theta, self._all[h], bonus))
         q = LinearQ(levels) if self.n_episodes else zero_fit(spec, bonus)
-        grams = np.stack([one.gram for one in self._all])
+        grams = np.stack([one.gram for one in (self._all[:1] if self.constants.pool else self._all)])
         self._loop = MainLoop(phase, q, ridge, grams, np.zeros(spec.horizon))
 
 
 def _scaled(sums: Moments, share: float) -> Moments:
     """The same sums, each sample counted `share` times."""
-    if share == 1:
-        return sums
     return replace(
         sums,
         gram=share * sums.gram,

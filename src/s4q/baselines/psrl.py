@@ -13,14 +13,15 @@ between the ends of the range counts in part: the share x adds x to the first an
 Bernoulli rewards both posteriors are exact.
 
 What differs from the paper. It draws a problem before every episode; here a draw is kept for 1 % of the episodes so
-far. A stationary problem has one posterior for all levels. PSRL draws, unlike the other learners: from
-SeedSequence(seed, spawn_key=(episodes so far,)), so it carries no generator and the same seed gives the same run.
+far. A stationary problem has one posterior for all levels. A draw depends on the seed and the episodes so far alone, so
+the learner carries no generator and the same seed gives the same run.
 """
 
 from typing import final
 
 import numpy as np
 
+from s4q.baselines.learner_dice import learner_dice
 from s4q.baselines.tabular import TabularLearner
 from s4q.core.blocks import Array
 from s4q.core.messages import Spec
@@ -61,7 +62,7 @@ class PSRL(TabularLearner):
 
     def _drawn_problem(self) -> tuple[Array, Array]:
         """Transitions (H or 1, S, A, S + 1) and shifted mean rewards (H or 1, S, A) from the posterior."""
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.n_episodes,)))
+        rng = learner_dice(self.seed, self.n_episodes)
         weights = rng.standard_gamma(self.counts + 1.0 / self.counts.shape[-1])  # a Dirichlet, once divided by its sum
         span = self.spec.reward_max - self.spec.reward_min
         paid = self.reward_sums / span if span else self.reward_sums

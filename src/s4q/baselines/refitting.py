@@ -113,4 +113,4 @@ class RefitLearner(EpisodeLearner):
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays: all steps, and the newest Q."""
         waiting: int = sum(getattr(part, one.name).nbytes for part in self._waiting for one in fields(part))
-        return self.memory.nbytes + waiting + self.grams.nbytes + self._q.nbytes + self._metric.nbytes
+        return self.memory.nbytes + waiting + self.grams.nbytes + self._base_nbytes

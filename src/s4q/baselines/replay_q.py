@@ -12,7 +12,7 @@ Mnih et al. (2015): Human-level control through deep reinforcement learning; Lin
     the next episode plays the greedy policy of theta, with a uniform action with probability epsilon
 
 The memory grows with the episodes, up to `capacity` steps. The mean is taken block by block so that one step size suits
-one-hot and dense features. Batches are drawn from SeedSequence(seed, spawn_key=(episodes so far,)).
+one-hot and dense features. Batches depend on the seed and the episodes so far alone.
 """
 
 from typing import final
@@ -20,6 +20,7 @@ from typing import final
 import numpy as np
 
 from s4q.baselines.first_order import FirstOrderLearner
+from s4q.baselines.learner_dice import learner_dice
 from s4q.baselines.step_buffer import StepBuffer
 from s4q.core.blocks import Array, IntArray
 from s4q.core.messages import Spec, Transitions, Visits
@@ -75,7 +76,7 @@ class ReplayQ(FirstOrderLearner):
 
     def _take(self, steps: Transitions, answer: Visits) -> None:
         self.buffer.add(steps)
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.n_episodes,)))
+        rng = learner_dice(self.seed, self.n_episodes)
         for drawn in rng.integers(len(self.buffer), size=(self.updates, self.batch)):
             self._update(drawn)
         if (self.n_episodes + answer.n_episodes) % self.target_every == 0:
@@ -103,4 +104,4 @@ class ReplayQ(FirstOrderLearner):
     @property
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays, the buffer included."""
-        return self.buffer.nbytes + 2 * self.theta.nbytes + self._q.nbytes + self._metric.nbytes
+        return super().nbytes + self.buffer.nbytes + self.target.nbytes

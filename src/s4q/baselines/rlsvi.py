@@ -14,8 +14,8 @@ function approximation): normal noise on every target and on the ridge makes the
 
 What differs from the papers. Values are clipped, because v_h is known (below at 0 only where the features are exact). A
 draw is kept for 1 % of the episodes so far, or until some det Lambda_h has doubled. LSVI-PHE takes the largest of
-several draws; here there is one. The draws come from SeedSequence(seed, spawn_key=(episodes so far, level)), so the
-same seed gives the same run.
+several draws; here there is one. The draws of a policy depend on the seed, the episodes so far and the level alone, so
+the same seed gives the same run.
 """
 
 from math import inf
@@ -23,6 +23,7 @@ from typing import final
 
 import numpy as np
 
+from s4q.baselines.learner_dice import learner_dice
 from s4q.baselines.refitting import RefitLearner, Switch
 from s4q.core.blocks import Array
 from s4q.core.least_squares import Moments
@@ -68,7 +69,7 @@ class RLSVI(RefitLearner):
         super().__init__(problem, ridge=ridge, switch=switch, pool=pool)
 
     def _level(self, h: int, theta: Array, moments: Moments) -> QLevel:
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.n_episodes, h)))
+        rng = learner_dice(self.seed, self.n_episodes, h)
         whitener = moments.factors.whitener(self.ridge)  # W with W^T W = Lambda^-1, so W^T z has this covariance
         noise = np.einsum("bji,bj->bi", whitener, rng.standard_normal(theta.shape))
         lower = 0.0 if self.spec.well_specified else -inf

@@ -39,8 +39,8 @@ class StepBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the steps that are held."""
-        return sum(getattr(self, name)[: len(self)].nbytes for name in self._COLUMNS)
+        """Bytes of the arrays, their room for more steps included."""
+        return sum(getattr(self, name).nbytes for name in self._COLUMNS)
 
     def add(self, steps: Transitions) -> None:
         """Append steps that were seen once each."""

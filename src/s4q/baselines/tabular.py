@@ -56,7 +56,7 @@ class TabularLearner(EpisodeLearner):
     @property
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays."""
-        return self.counts.nbytes + self.reward_sums.nbytes + self._metric.nbytes + self._q.nbytes
+        return self.counts.nbytes + self.reward_sums.nbytes + self._base_nbytes
 
     def _take(self, steps: Transitions, answer: Visits) -> None:
         del answer
@@ -91,13 +91,38 @@ def has_one_hot_table(problem: Spec | HasSpec) -> bool:
     return bool(np.all(vectors == 1) and np.all(blocks == pairs))
 
 
-def greedy_actions(table: Array, n_actions: int) -> IntArray:
-    """The greedy action of every level and state, (H * S,), of a table (H, S * n_actions, 1) of one-hot features.
+@final
+class GreedyActions:
+    """The greedy actions of the policy that plays: while they stay the same, the policy can stay too.
 
     A learner that changes its Q a little after every episode mostly plays on as before. Collectors remember what they
-    made of a policy, so passing the old one again, where these are the same, saves most of their time.
+    made of a policy, so passing the old one again saves most of their time.
+
+    Args:
+        problem: The problem of the learner. Actions of other features than one-hot tables are not known.
+        n_actions: Number of actions.
     """
-    return np.asarray(best_actions(np, table.reshape(-1, n_actions))[0])
+
+    def __init__(self, problem: Spec | HasSpec, n_actions: int) -> None:
+        self._n_actions = n_actions
+        self._known = has_one_hot_table(problem)
+        self._last: IntArray | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return 0 if self._last is None else self._last.nbytes
+
+    def stay(self, table: Array) -> bool:
+        """Are the greedy actions of this table those of the one before? False where that is not known.
+
+        Args:
+            table: Q of one-hot features, (H, S * n_actions, 1) or (H, S, n_actions).
+        """
+        if not self._known:
+            return False
+        before, self._last = self._last, np.asarray(best_actions(np, table.reshape(-1, self._n_actions))[0])
+        return before is not None and np.array_equal(before, self._last)
 
 
 def one_hot_spec(problem: Spec | HasSpec) -> Spec:

@@ -20,8 +20,7 @@ from typing import final
 import numpy as np
 
 from s4q.baselines.episode_learner import EpisodeLearner
-from s4q.baselines.epsilon_greedy import EpsilonGreedy
-from s4q.baselines.tabular import greedy_actions, has_one_hot_table, one_hot_spec, states_of
+from s4q.baselines.tabular import GreedyActions, one_hot_spec, states_of
 from s4q.core.blocks import Array, IntArray
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits
@@ -70,18 +69,12 @@ class UCBQ(EpisodeLearner):
             np.array(spec.value_bound)[:, None, None], (spec.horizon, n_states, n_actions)
         ).copy()
         self.n_visits: IntArray = np.zeros(self.table.shape, dtype=np.int64)
-        self._tabular = has_one_hot_table(problem)
-        self._last_actions: IntArray | None = None  # greedy ones of the policy before, where they are known
+        self._greedy = GreedyActions(problem, n_actions)
         super().__init__(spec)
 
     def _choose(self) -> tuple[LinearQ, Policy, int]:
         q = LinearQ.from_arrays(self.table.reshape(self.spec.theta_shape))
-        if self._tabular:
-            before, actions = self._last_actions, greedy_actions(self.table, self.spec.n_actions)
-            self._last_actions = actions
-            if before is not None and np.array_equal(before, actions):
-                return q, self._played_policy, 1
-        return q, EpsilonGreedy(q, 0.0), 1
+        return q, self._played_policy if self._greedy.stay(self.table) else q, 1
 
     def _take(self, steps: Transitions, answer: Visits) -> None:
         del answer
@@ -103,4 +96,4 @@ class UCBQ(EpisodeLearner):
     @property
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays."""
-        return self.table.nbytes + self.n_visits.nbytes + self._q.nbytes + self._metric.nbytes
+        return self.table.nbytes + self.n_visits.nbytes + self._greedy.nbytes + self._base_nbytes

@@ -25,7 +25,8 @@ def baird(horizon: int = 20, *, discount: float = 0.99, reward: float = 0.5) -> 
 
     Linear Q-learning with one parameter for all levels (`baselines.QLearning(..., shared=True)`) diverges under a
     uniform policy: the lower state, on which all others bootstrap, shares its largest weight with them and is corrected
-    too rarely. S3Q does not, because its targets stand still while it fits.
+    too rarely. With a target that stands still for a while (`baselines.QRex`) or with one parameter a level it does not
+    diverge. S3Q has both.
 
     Args:
         horizon: Steps of an episode.
