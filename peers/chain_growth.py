@@ -55,6 +55,7 @@ LEARNERS = (
     Learner("s4q", "play_s4q.py", "s4q", LONG),
     Learner("s4q", "play_s4q.py", "lsvi_ucb", LONG),
     Learner("rlberry-scool", "play_rlberry.py", "lsvi_ucb", SHORT),
+    Learner("s4q", "play_s4q.py", "lsvi_ucb_levels_apart", SHORT),
     Learner("s4q", "play_s4q.py", "lsvi_ucb_every_episode", SHORT),
     Learner("s4q", "play_s4q.py", "lsvi_ucb_their_constants", LONG),
     Learner("s4q", "play_s4q.py", "lsvi_ucb_tuned", LONG),

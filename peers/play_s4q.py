@@ -37,6 +37,7 @@ THEIR_CONSTANTS = {"pool": True, "beta": 1.0 / HORIZON, "lower_order": 1.0, "rid
 SETTINGS = {
     "s4q": Setting("s4q"),
     "lsvi_ucb": Setting("lsvi_ucb", {"pool": True}),
+    "lsvi_ucb_levels_apart": Setting("lsvi_ucb"),
     "lsvi_ucb_every_episode": Setting("lsvi_ucb", {"pool": True, "switch": "every_episode"}),
     "lsvi_ucb_their_constants": Setting("lsvi_ucb", THEIR_CONSTANTS, value_bound=HORIZON),
     "lsvi_ucb_cut_at_horizon": Setting("lsvi_ucb", {"pool": True, "beta": 1.0 / HORIZON}, value_bound=HORIZON),

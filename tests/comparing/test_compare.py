@@ -560,6 +560,15 @@ def test_seeds_begin_with_the_first_one(tmp_path: Path) -> None:
     assert [row["seed"] for row in s4q.compare(read_plan(path), processes=1)] == [2, 3]
 
 
+def test_arguments_of_an_environment() -> None:
+    calm = {"problem": "FrozenLake-v1", "horizon": 6, "env_kwargs": {"is_slippery": False, "map_name": "4x4"}}
+    text = 'FrozenLake-v1:horizon=6,env_kwargs={is_slippery=false, map_name="4x4"}'
+    found = s4q.compare([calm, text, "FrozenLake-v1:horizon=6"], ["psrl"], seeds=1, episodes=200, processes=1)
+    regrets = [row["regret"] for row in found]
+    assert regrets[0] == regrets[1] != regrets[2]
+    assert [row["mean_return"] + row["regret"] / 200 for row in found][:2] == pytest.approx([1.0, 1.0])
+
+
 def test_settings_in_a_string_are_those_of_a_table() -> None:
     text = 'X-v0:reward_range=[-1, 0],horizon=3,low=[0.0,1.0],name_of="a b"'
     [one] = plan_of([text], ["s4q"], 1, 1).problems
@@ -588,12 +597,28 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     ("number", lambda: s4q.compare([3], ["s4q"]), r"a problem is a name, or a table.*got 3"),  # type: ignore[list-item]
     ("misfit", lambda: s4q.compare(["low_rank"], ["psrl"]), r"no learner suits any problem: .*one-hot"),
     ("like", lambda: s4q.compare(["CartPole-v1:ordr=3"], ["s4q"]), r"got 'ordr', did you mean order\?$"),
-    ("env", lambda: s4q.compare(["CartPole-v1:x=3"], ["s4q"]), r"settings of an environment are .*order; got 'x'$"),
+    (
+        "env",
+        lambda: s4q.compare(["CartPole-v1:x=3"], ["s4q"]),
+        r"settings of an environment are .*order, env_kwargs; got 'x'$",
+    ),
     (
         "one number",
         lambda: s4q.compare(["MountainCar-v0:reward_range=5"], ["s4q"]),
         r"reward_range .*got 5",
     ),
+    (
+        "infinite range",
+        lambda: s4q.compare(["CartPole-v1:order=3"], ["s4q"]),
+        r"^a Fourier basis needs the range of each observation.*add low=\[\.\.\.\] and high",
+    ),
+    (
+        "argument of the env",
+        lambda: s4q.compare(['FrozenLake-v1:env_kwargs={map="8x8"}'], ["s4q"]),
+        r"^FrozenLake-v1 cannot be made: .*map",
+    ),
+    ("arguments", lambda: s4q.compare(["FrozenLake-v1:env_kwargs=3"], ["s4q"]), r"env_kwargs must be a table.*got 3"),
+    ("capitals", lambda: named_learner("S4Q"), r"did you mean s4q\?$"),
     ("range", lambda: s4q.compare(["Pendulum-v1"], ["s4q"]), r"DiscreteActions"),
     ("seeds", lambda: s4q.compare(["chain"], ["s4q"], seeds=0), r"seeds .*got 0"),
     ("episodes", lambda: s4q.compare(["chain"], ["s4q"], episodes=0), r"episodes .*got 0"),

@@ -1,9 +1,11 @@
 """The report of a comparison: it says what the rows say, needs no network, and escapes every name."""
 
+import os
 import re
 import shutil
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from s4q.cli import app
 from s4q.comparing import Comparison
 from s4q.comparing.plan import plan_of
 from s4q.comparing.report_page import headline, render
+from s4q.report.html_files import write_page
 
 HOSTILE = '<script>document.title = "taken"</script> $\\frac{ & "x"'
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -128,6 +131,43 @@ def test_the_command_writes_it_beside_the_results(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "jinja2", None)
     refused = runner.invoke(app, [*words, "--report", "third.html"])
     assert (refused.exit_code, 'pip install "s4q[report]"' in refused.stderr) == (2, True)
+
+
+def test_a_page_replaces_no_other_file_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of s4q beside the results is made anew; somebody's own file there is not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("s4q.comparing.report_page.inline_svg", lambda *_: "<svg></svg>")
+    words = ["compare", "-p", "chain:n_states=3", "-l", "s4q", "--quiet", "--seeds", "1", "--episodes", "5"]
+    words += ["--processes", "1", "--results", "r.sqlite"]
+    Path("r.html").write_text("my thesis")
+    refused = CliRunner(env={"COLUMNS": "300"}).invoke(app, words)
+    assert refused.exit_code == 2
+    assert "would replace r.html, which s4q did not write; name another file with --report" in refused.output
+    assert Path("r.html").read_text() == "my thesis"
+    assert not Path("r.sqlite").exists()
+    Path("r.html").unlink()
+    for _ in range(2):
+        assert CliRunner().invoke(app, words).exit_code == 0
+    lost = CliRunner().invoke(app, [*words[:-1], "no/r.sqlite"])
+    assert "--results: the folder no does not exist" in " ".join(lost.output.split())
+
+
+def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
+    target, link, pipe = tmp_path / "target.html", tmp_path / "link.html", tmp_path / "pipe"
+    target.write_text("old")
+    link.symlink_to(target)
+    assert write_page(link, "<p>new</p>") == link
+    assert link.is_symlink()
+    assert target.read_text() == "<p>new</p>"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    write_page(pipe, "<p>piped</p>")
+    reader.join()
+    assert read == ["<p>piped</p>"]
+    assert pipe.is_fifo()
+    assert {path.name for path in tmp_path.iterdir()} == {"target.html", "link.html", "pipe"}
 
 
 def test_without_the_extra_there_is_no_page_beside_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

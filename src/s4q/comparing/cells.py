@@ -28,7 +28,7 @@ from s4q.running.curve import Point
 from s4q.running.loop import run
 
 _CURVE_POINTS = 60  # of a kept curve, evenly spaced in log episodes
-_ENV_SETTINGS = ("horizon", "reward_range", "value_bound", "low", "high", "order")
+_ENV_SETTINGS = ("horizon", "reward_range", "value_bound", "low", "high", "order", "env_kwargs")
 
 
 @final
@@ -108,8 +108,8 @@ def problem_of(named: Named) -> FiniteMDP | tuple[Any, Any, Spec]:
             known = ", ".join(_ENV_SETTINGS)
             like = did_you_mean(name, _ENV_SETTINGS)
             raise ValueError(f"settings of an environment are {known}; got {name!r}{like}")
-    env = _made(named.what)
     settings: Mapping[str, Any] = named.settings
+    env = _made(named.what, settings.get("env_kwargs", {}))
     reward_range = settings.get("reward_range")
     if isinstance(reward_range, list):
         reward_range = tuple(reward_range)
@@ -132,19 +132,28 @@ def _features(env: Any, settings: Mapping[str, Any]) -> PerAction | None:
         return None
     space, actions = spaces_of(env)
     low, high = settings.get("low", space.low), settings.get("high", space.high)
+    if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
+        raise ValueError(
+            "a Fourier basis needs the range of each observation, which the environment does not tell; add low=[...] "
+            "and high=[...], a number for each dimension; observations beyond them are clipped"
+        )
     fourier = Fourier(low=np.asarray(low), high=np.asarray(high), order=settings.get("order", 3), clip=True)
     return PerAction(fourier, int(actions.n))
 
 
-def _made(env_id: str) -> Any:
+def _made(env_id: str, arguments: Any) -> Any:
+    if not isinstance(arguments, Mapping):
+        raise ValueError(f'env_kwargs must be a table such as {{map_name = "8x8"}}; got {arguments!r}')
     known = f"problem must be one of {', '.join(BUILDERS)}, or the id of a Gymnasium environment"
     try:
         import gymnasium
     except ImportError:
         raise ValueError(f'{known}, which needs pip install "s4q[gym]"; got {env_id!r}') from None
     try:
-        return gymnasium.make(env_id)
+        return gymnasium.make(env_id, **arguments)
     except Exception as error:  # also those of its own code, such as a missing argument
+        if env_id in gymnasium.registry:  # the name is right; an extra or an argument is missing, or is wrong
+            raise ValueError(f"{env_id} cannot be made: {error}") from None
         raise ValueError(f"{known}; got {env_id!r}{meant(env_id)} ({error})") from None
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from s4q.baselines.tabular import NotOneHot
-from s4q.comparing.cells import Cell, Outcome, as_row, built, play
+from s4q.comparing.cells import Cell, Outcome, as_row, built, play, problem_of
 from s4q.comparing.plan import Plan, plan_of
 from s4q.comparing.results import Comparison
 from s4q.comparing.results_file import ResultsFile, playing_code
@@ -120,6 +120,7 @@ def _refusals(plan: Plan) -> dict[tuple[str, str], str]:
     """Build every learner on every problem once. An unknown problem or setting is an error, a misfit is not."""
     refused: dict[tuple[str, str], str] = {}
     for problem in plan.problems:
+        problem_of(problem)  # what is wrong with it is no learner's fault
         for learner in plan.learners:
             try:
                 built(Cell(problem, learner, 0, plan.episodes))

@@ -154,10 +154,10 @@ def written(one: Named) -> str:
 
 
 def settings_of(whole: str, text: str) -> dict[str, Any]:
-    """Values are written as in TOML; a comma inside brackets separates nothing."""
+    """Values are written as in TOML; a comma inside brackets or braces separates nothing."""
     pieces: list[str] = []
     for piece in text.split(","):
-        if pieces and pieces[-1].count("[") > pieces[-1].count("]"):
+        if pieces and any(pieces[-1].count(left) > pieces[-1].count(right) for left, right in ("[]", "{}")):
             pieces[-1] += f",{piece}"
         else:
             pieces.append(piece)

@@ -21,13 +21,14 @@ def _at(name: str, where: Any) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a refusal: the known name that is most like this one. Empty where there is none.
+    """The end of a refusal: the known name that is most like this one, in capitals or not. Empty where there is none.
 
-    >>> did_you_mean("ucbiv", ["psrl", "ucbvi"]), did_you_mean("CartPole-v1", ["chain"])
-    (', did you mean ucbvi?', '')
+    >>> did_you_mean("ucbiv", ["psrl", "ucbvi"]), did_you_mean("S4Q", ["s4q"]), did_you_mean("CartPole-v1", ["chain"])
+    (', did you mean ucbvi?', ', did you mean s4q?', '')
     """
-    found = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    return f", did you mean {found[0]}?" if found else ""
+    small = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(name.lower(), small, n=1, cutoff=0.7)
+    return f", did you mean {small[found[0]]}?" if found else ""
 
 
 def finite_array(name: str, value: ArrayLike) -> Array:
