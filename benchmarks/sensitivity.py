@@ -19,7 +19,7 @@ import s4q
 from benchmarks.practical import random_mdp
 from s4q.core.optimism import QLevel
 from s4q.learners import presets
-from s4q.learners.widths import EXACT_ERRORS, with_data_scaled_bonus
+from s4q.learners.widths import data_scale, with_data_scaled_bonus
 from s4q.problems import FiniteMDP
 
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -60,7 +60,7 @@ def moved(name: str, constant: str, factor: float, seed: int) -> float:
 
         with patch.object(presets.Constants, "threshold", longer):
             return regret(mdp, episodes, seed)
-    default = {"bonus_width": EXACT_ERRORS, "ridge": 1e-6, "c_replay": 0.25, "memory_bytes": 10_000}
+    default = {"bonus_width": data_scale(True, 1).errors, "ridge": 1e-6, "c_replay": 0.25, "memory_bytes": 10_000}
     value = default[constant] * factor
     options = {constant: int(value) if constant == "memory_bytes" else value}
     return regret(mdp, episodes, seed, **options | ({"memory": "policies"} if constant == "c_replay" else {}))
@@ -111,7 +111,7 @@ def draw(pool: ProcessPoolExecutor, target: Path) -> None:
     import matplotlib.pyplot as plt
 
     labels = {
-        "bonus_width": "width (default 0.5 standard errors)",
+        "bonus_width": "width (default 0.25 standard errors)",
         "ridge": "ridge (default 1e-6)",
         "trigger": "trigger (default d/16)",
         "c_replay": "replay fraction c (default 0.25, memory policies)",

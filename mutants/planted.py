@@ -39,20 +39,11 @@ PLANTED = [
         "return np.asarray(noise + ball * sqrt(ridge))  # [Thm:PooledRadius]",
         "return np.asarray(noise + ball)",
     ),
-    Fault(
-        "widths.py",
-        "(floor_share(horizon, exact) * value_bound) ** 2",
-        "floor_share(horizon, exact) * value_bound**2",
-        _NESTED,
-    ),
-    Fault("widths.py", "_EXACT_GROWTH if exact else _INEXACT_GROWTH", "_EXACT_GROWTH", _NESTED),
-    Fault("widths.py", "_EXACT_GROWTH if exact else _INEXACT_GROWTH", "_INEXACT_GROWTH", _NESTED),
-    Fault(
-        "widths.py", "floor_share(horizon, exact) * value_bound", "floor_share(horizon, True) * value_bound", _NESTED
-    ),
-    Fault(
-        "widths.py", "floor_share(horizon, exact) * value_bound", "floor_share(horizon, False) * value_bound", _NESTED
-    ),
+    Fault("widths.py", "noise=residual + floor**2", "noise=residual + floor * value_bound", _NESTED),
+    Fault("widths.py", "return TABLE if block_dim == 1 else EXACT", "return EXACT", _NESTED),
+    Fault("widths.py", "return TABLE if block_dim == 1 else EXACT", "return TABLE", _NESTED),
+    Fault("widths.py", "return INEXACT", "return EXACT", _NESTED),
+    Fault("widths.py", "scale.floor * root_of_levels(horizon)", "scale.floor", _NESTED),
     Fault("widths.py", "ceiling=value_bound**2 / 4", "ceiling=value_bound / 4", _NESTED),
     Fault("presets.py", '(1.0 if self.epochs == "single" else 4.0) / self.c_replay', "1.0 / self.c_replay"),
     Fault("presets.py", "ball=self.spec.block_radius[level],", "ball=self.spec.radius[level],"),

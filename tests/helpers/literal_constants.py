@@ -157,7 +157,8 @@ class LiteralConstants:
 
     def kappa(self, h: int) -> float:
         """Standard errors in the bonus of `practical`."""
-        return (0.25 if self.spec.well_specified else 0.2) if self.given_width is None else one_of(self.given_width, h)
+        usual = 0.2 if not self.spec.well_specified else 0.25 if self.spec.block_dim == 1 else 0.5
+        return usual if self.given_width is None else one_of(self.given_width, h)
 
 
 def one_of(given: Any, h: int) -> float:
@@ -185,8 +186,9 @@ def data_scaled_width(
         return 0.0
     v = spec.value_bound[h]
     n = max(0.0, 1 / norm_sq - ridge)
-    floor = (0.06 if spec.well_specified else 0.03) * v * min(1.0, np.sqrt(10 / spec.horizon))
-    growth = 0.3 if spec.well_specified else 0.05
+    table = spec.well_specified and spec.block_dim == 1
+    floor = (0.06 if table else 0.03) * v * min(1.0, np.sqrt(10 / spec.horizon))
+    growth = 0.3 if table else 0.05
     factor = np.sqrt(1 + growth * max(0.0, np.log(max(n_samples, 1) / (spec.n_blocks * spec.block_dim))))
     if not spec.well_specified:
         unseen = 0.3 * v if begun and spec.block_dim > 1 else v

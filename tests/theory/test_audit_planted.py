@@ -22,6 +22,7 @@ from s4q.collectors import CountCollector
 from s4q.core.messages import Regression
 from s4q.learners import presets
 from s4q.learners.presets import PresetName, constants
+from s4q.learners.widths import INEXACT
 from s4q.problems import FiniteMDP
 from s4q.theory import Audit, audit, audited_s3q
 from s4q.theory.bounds import Prescribed
@@ -91,7 +92,7 @@ def test_honest_runs_with_inexact_features_pass_where_that_is_allowed(preset: Pr
 def test_the_width_of_practical_with_inexact_features_is_the_prescribed_one(
     errors: float, holds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presets, "INEXACT_ERRORS", errors)
+    monkeypatch.setattr(presets, "data_scale", lambda *_: replace(INEXACT, errors=errors))
     mdp = s4q.problems.aggregated_deep_sea(6, seed=1)
     learner = s4q.S4Q(mdp, memory="policies", pool=False)
     run = s4q.run(learner, s4q.collectors.CountCollector(mdp, seed=0), 300, record=True)

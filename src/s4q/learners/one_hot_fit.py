@@ -16,7 +16,7 @@ from s4q.core.messages import Spec
 from s4q.core.optimism import Known, QLevel, Spread, between, highest, with_width
 from s4q.core.transitions import regression_targets
 from s4q.learners.sorted_rows import SortedRows
-from s4q.learners.widths import data_spread, unseen_width, variance_left
+from s4q.learners.widths import TABLE, data_spread, unseen_width, variance_left
 
 
 @final
@@ -73,7 +73,7 @@ def one_hot_fits(
             value_bound=bound,
             kappa=float(kappa[h]),
             horizon=spec.horizon,
-            exact=True,
+            scale=TABLE,
         )
         widths[h] = width = unseen_width(bound, ridge, float(kappa[h]))
         spreads.insert(0, spread)

@@ -29,11 +29,10 @@ from s4q.core.validation import (
 )
 from s4q.learners.shelf import least_bytes
 from s4q.learners.widths import (
-    EXACT_ERRORS,
-    INEXACT_ERRORS,
     PAPER,
     TIGHT,
     Theory,
+    data_scale,
     fixed_design_radius,
     practical_ridge,
     risk_radius,
@@ -144,7 +143,7 @@ class Constants:
         """
         if self.fixed_width is not None:
             return self.fixed_width
-        return np.full(self.spec.horizon, EXACT_ERRORS if self.spec.well_specified else INEXACT_ERRORS)
+        return np.full(self.spec.horizon, data_scale(self.spec.well_specified, self.spec.block_dim).errors)
 
     def width(self, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
         """The bonus is width (n_blocks,) times |phi| in the metric of (gram + ridge I)^-1; not of `practical`."""

@@ -23,18 +23,23 @@ class Theory:
     inflation: float  # width of the bonus over radius of the fit: the empirical covariance may be too large
 
 
-EXACT_ERRORS = 0.25  # standard errors in the bonus of `practical`, where the features are exact
-INEXACT_ERRORS = 0.2  # and where they are not
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataScale:
+    """How the bonus of `practical` follows from the spread of the targets."""
+
+    errors: float  # standard errors in the bonus, before they grow
+    growth: float  # of their square, per logarithm of the samples a feature
+    floor: float  # least standard deviation of a target, as a share of the value bound, up to 10 levels
+
+
+# Tables begin with a narrow bonus, since what few episodes can repay is found with it, and widen it faster. The narrow
+# one needs the higher floor: after a few equal samples that is most of what is left of it.
+TABLE = DataScale(errors=0.25, growth=0.3, floor=0.06)
+EXACT = DataScale(errors=0.5, growth=0.05, floor=0.03)
+INEXACT = DataScale(errors=0.2, growth=0.05, floor=0.03)
 _LOWER_ORDER = 2.5  # times the geometric mean of the value bound and the residual's standard deviation
 _ROUNDING = 1e-11  # of the sum of squares: what a fit leaves over below it is rounding, and what a tiny ridge adds
-# Growth of the squared number of standard errors, per logarithm of the samples a feature. More samples cure what is
-# uncertain of exact features, and little of what others cannot represent.
-_EXACT_GROWTH = 0.3
-_INEXACT_GROWTH = 0.05
-# Least standard deviation of a target, as a share of the value bound, up to 10 levels. Fewer standard errors need the
-# higher floor: after a few equal samples it is most of what is left of the bonus.
-_EXACT_FLOOR = 0.06
-_INEXACT_FLOOR = 0.03
 PAPER = Theory(ridge=4 / log(36 / 35), trigger=32 * 2 + 8 * 7 / 3, risk=64.0, inflation=sqrt(2))
 TIGHT = Theory(ridge=2 / (4 / 3 * log(4 / 3) - 1 / 3), trigger=16.2, risk=32.0, inflation=sqrt(4 / 3))
 
@@ -85,8 +90,7 @@ def with_data_scaled_bonus(
     """The ridge fit of a level with a bonus whose width is the spread of the targets; no guarantee.
 
     The value bound, or a share of it, for a direction never seen, and next to nothing of it after some visits; then
-    kappa standard errors. kappa grows slowly with the number of samples, so that nothing is given up for good. With
-    exact features it begins small: what few episodes can repay is found first, and the rest when there are more.
+    kappa standard errors. kappa grows slowly with the number of samples, so that nothing is given up for good.
 
     With exact features the variance near phi comes from a fit of the squared targets. It is shrunk, with the weight of
     one sample, to the residual of the whole fit plus a floor: one lucky sample must not look like certainty. A few
@@ -107,8 +111,9 @@ def with_data_scaled_bonus(
     """
     residual = residual_variance(moments, fit.theta, ridge)
     samples = moments.n / fit.theta.size
+    scale = data_scale(exact, fit.theta.shape[1])
     spread = data_spread(
-        residual, samples, ridge=ridge, value_bound=value_bound, kappa=kappa, horizon=horizon, exact=exact
+        residual, samples, ridge=ridge, value_bound=value_bound, kappa=kappa, horizon=horizon, scale=scale
     )
     unseen = unseen_width(value_bound, ridge, kappa)
     whitener = moments.factors.whitener(ridge)
@@ -125,9 +130,9 @@ def with_data_scaled_bonus(
 
 
 def data_spread(
-    residual: float, samples: float, *, ridge: float, value_bound: float, kappa: float, horizon: int, exact: bool
+    residual: float, samples: float, *, ridge: float, value_bound: float, kappa: float, horizon: int, scale: DataScale
 ) -> Spread:
-    """The numbers of the bonus of `with_data_scaled_bonus`, whose arguments these are.
+    """The numbers of the bonus of `with_data_scaled_bonus`.
 
     Args:
         residual: Residual variance of the whole fit.
@@ -136,14 +141,14 @@ def data_spread(
         value_bound: Of the level.
         kappa: Standard errors in the bonus, before they grow.
         horizon: Number of levels.
-        exact: Are the features declared exact?
+        scale: That of the features.
     """
-    growth = _EXACT_GROWTH if exact else _INEXACT_GROWTH
+    floor = scale.floor * root_of_levels(horizon) * value_bound
     return Spread(
-        noise=residual + (floor_share(horizon, exact) * value_bound) ** 2,
+        noise=residual + floor**2,
         ceiling=value_bound**2 / 4,
         ridge=ridge,
-        kappa=kappa * sqrt(1 + growth * log(max(samples, 1.0))),
+        kappa=kappa * sqrt(1 + scale.growth * log(max(samples, 1.0))),
         lower_order=_LOWER_ORDER * sqrt(value_bound * sqrt(residual)),
     )
 
@@ -201,13 +206,28 @@ def group_deviation(visits: Array, value_bound: float) -> Array:
     return np.asarray(value_bound / np.sqrt(np.maximum(visits, 1.0)))
 
 
-def floor_share(horizon: int, exact: bool) -> float:
-    """The least standard deviation of a target, as a share of the value bound; it falls like a root of the horizon.
+def data_scale(exact: bool, block_dim: int) -> DataScale:
+    """The scale of a kind of features.
 
-    >>> floor_share(5, exact=True), floor_share(40, exact=True), floor_share(40, exact=False)
-    (0.06, 0.03, 0.015)
+    Args:
+        exact: Are the features declared exact?
+        block_dim: Length of a block; 1 for one-hot features.
+
+    >>> data_scale(exact=True, block_dim=1).errors, data_scale(exact=True, block_dim=9).errors
+    (0.25, 0.5)
     """
-    return (_EXACT_FLOOR if exact else _INEXACT_FLOOR) * min(1.0, sqrt(10 / horizon))
+    if not exact:
+        return INEXACT
+    return TABLE if block_dim == 1 else EXACT
+
+
+def root_of_levels(horizon: int) -> float:
+    """By how much the floor of a deviation is less with many levels, whose bonuses add up.
+
+    >>> root_of_levels(5), root_of_levels(40)
+    (1.0, 0.5)
+    """
+    return min(1.0, sqrt(10 / horizon))
 
 
 def residual_variance(moments: Moments, theta: Array, ridge: float) -> float:
