@@ -1,7 +1,7 @@
 """What each stabiliser of S3Q and S4Q is for: `python -m benchmarks.ablations --figure docs/ablations.png`.
 
-Six tables: the second-order step, the target network, policy replay, discounting in its place, Baird's star, and the
-memory of experience replay. Numbers are exact values of finite problems, except the bytes.
+Seven tables: the second-order step, the target network, policy replay, discounting in its place, the bonus and the
+doubling epochs, Baird's star, and the memory of experience replay. Numbers are exact values of finite problems, except the bytes.
 """
 
 import argparse
@@ -117,6 +117,28 @@ def no_replay(powers: Sequence[int] = (3, 4, 5, 6)) -> tuple[Table, Curves]:
     return table, curves
 
 
+SETTINGS: dict[str, dict[str, Any]] = {
+    "practical": {"preset": "practical"},
+    "practical, no bonus": {"preset": "practical", "bonus_width": 0.0},
+    "realisable, a single epoch": {"preset": "realisable"},
+    "realisable, doubling epochs, c = 4": {"preset": "realisable", "epochs": "doubling", "c_replay": 4.0},
+}
+
+
+def settings(powers: Sequence[int] = (4, 6, 8)) -> Table:
+    """The two ablations that are settings: no bonus, and the paper's doubling epochs."""
+    mdp = s4q.problems.river_swim()
+    columns = [f"{what} at 1e{power}" for power in powers for what in ("regret", "gap")]
+    table = empty(f"RiverSwim (6, 12), V* = {mdp.v_star:.4f}", "S4Q", *columns)
+    for name, how in SETTINGS.items():
+        cells = []
+        for power in powers:
+            run = s4q.run(s4q.S4Q(mdp, **how), CountCollector(mdp, seed=0), 10**power)
+            cells += [f"{run.regret:,.3g}", f"{run.gap:.2g}"]
+        table.add_row(name, *cells)
+    return table
+
+
 def forgetting(powers: Sequence[int] = (4, 6, 8, 10)) -> Table:
     """Two arms that pay 0.9 and 0.8: what is believed of the second, which is hardly played any more."""
     mdp = FiniteMDP(np.ones((1, 2, 1)), [[0.9, 0.8]], [1.0], horizon=1)
@@ -206,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         shortfalls, live_curves = live_targets()
         promises, replay_curves = no_replay()
         star, star_curves = baird()
-        for table in (slopes, shortfalls, promises, forgetting(), star, memory()):
+        for table in (slopes, shortfalls, promises, forgetting(), settings(), star, memory()):
             console.print(table)
     if given.figure is not None:
         panels = (

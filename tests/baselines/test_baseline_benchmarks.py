@@ -57,5 +57,8 @@ def test_the_tables_of_ablations(tmp_path: Path) -> None:
     assert (tmp_path / "figure.png").read_bytes()[:4] == b"\x89PNG"
     assert ablations.no_replay(powers=(1, 2))[0].row_count == 4
     assert ablations.forgetting(powers=(1, 2)).row_count == 2
+    off = ablations.settings(powers=(3,))
+    regrets = [float(str(cell)) for cell in off.columns[1].cells]
+    assert regrets[1] > 50 > 2 > regrets[0]  # without a bonus the far end is never found
     assert ablations.baird(episodes=2, parts=2, powers=(2,))[0].row_count == 6
     assert ablations.memory(episodes=2, parts=2).row_count == 3
