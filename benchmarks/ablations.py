@@ -1,7 +1,8 @@
 """What each stabiliser of S3Q and S4Q is for: `python -m benchmarks.ablations --figure docs/ablations.png`.
 
 Seven tables: the second-order step, the target network, policy replay, discounting in its place, the bonus and the
-doubling epochs, Baird's star, and the memory of experience replay. Numbers are exact values of finite problems, except the bytes.
+doubling epochs, Baird's star, and the memory of experience replay. Numbers are exact values of finite problems, except
+the bytes.
 """
 
 import argparse
