@@ -156,7 +156,8 @@ def test_the_last_level_of_live_targets_is_a_ridge_fit() -> None:
     phi, y = (np.concatenate(parts) for parts in zip(*(samples(one, last, None) for one in kept), strict=True))
     expected = np.linalg.solve(0.5 * np.eye(mdp.dim) + phi.T @ phi, phi.T @ y)
     np.testing.assert_allclose(learner.theta[last, 0], expected, rtol=1e-9)
-    np.testing.assert_allclose(learner.cov_inv[last, 0], np.linalg.inv(0.5 * np.eye(mdp.dim) + phi.T @ phi), rtol=1e-8)
+    cov_inv = np.linalg.inv(0.5 * np.eye(mdp.dim) + phi.T @ phi)
+    np.testing.assert_allclose(learner.fits[last][0].cov_inv, cov_inv, rtol=1e-8)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import numpy as np
 
 from s4q.baselines.episode_learner import EpisodeLearner
 from s4q.core.blocks import Array
+from s4q.core.least_squares import StreamingLeastSquares
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits
 from s4q.core.policies import require_policy
@@ -44,9 +45,15 @@ class LiveTargetS3Q(EpisodeLearner):
         require_policy("controller", controller)
         require_positive("ridge", ridge, "the initial covariance times I")
         self.controller = controller
-        self.theta: Array = np.zeros(spec.theta_shape)
-        self.cov_inv: Array = np.zeros((spec.horizon, *spec.gram_shape)) + np.eye(spec.block_dim) / ridge
+        self.fits = [
+            [StreamingLeastSquares(spec.block_dim, ridge) for _ in range(spec.n_blocks)] for _ in range(spec.horizon)
+        ]
         super().__init__(spec)
+
+    @property
+    def theta(self) -> Array:
+        """The live parameters, (H, n_blocks, k)."""
+        return np.array([[fit.theta for fit in fits] for fits in self.fits])
 
     def _choose(self) -> tuple[LinearQ, Policy, int]:
         self.phases = self.n_episodes
@@ -56,19 +63,16 @@ class LiveTargetS3Q(EpisodeLearner):
         del answer
         vectors, blocks, next_vectors, next_blocks = steps.vectors, steps.blocks, steps.next_vectors, steps.next_blocks
         for i in np.argsort(steps.levels, kind="stable").tolist():
-            h, block, phi = int(steps.levels[i]), int(blocks[i]), vectors[i]
-            after = 0.0
+            h, after = int(steps.levels[i]), 0.0
             if steps.ended[i]:
                 after = self.spec.ended_value(h)
             elif h + 1 < self.spec.horizon:
-                after = float(np.vecdot(self.theta[h + 1, next_blocks[i]], next_vectors[i]).max())
-            gain = self.cov_inv[h, block] @ phi
-            scale = 1.0 + float(phi @ gain)
-            td_error = float(steps.rewards[i]) + after - float(phi @ self.theta[h, block])
-            self.theta[h, block] += gain * (td_error / scale)
-            self.cov_inv[h, block] -= np.outer(gain, gain) / scale
+                live = np.array([self.fits[h + 1][block].theta for block in next_blocks[i]])
+                after = float(np.vecdot(live, next_vectors[i]).max())
+            self.fits[h][int(blocks[i])].update(vectors[i], float(steps.rewards[i]) + after)
 
     @property
     def nbytes(self) -> int:
         """Bytes held by the learner's arrays."""
-        return self.theta.nbytes + self.cov_inv.nbytes + self._base_nbytes
+        parts = [array for fits in self.fits for fit in fits for array in (fit.theta, fit.gram, fit.cov_inv)]
+        return sum(array.nbytes for array in parts) + self._base_nbytes

@@ -33,8 +33,8 @@ class DataScale:
     floor: float  # least standard deviation of a target, as a share of the value bound, up to 10 levels
 
 
-# Tables begin with a narrow bonus, since what few episodes can repay is found with it, and widen it faster. The narrow
-# one needs the higher floor: after a few equal samples that is most of what is left of it.
+# The bonus of tables is narrow at first, because a wide one costs more than it gains in short runs, and it widens with
+# the samples. A narrow bonus needs a higher floor: after a few equal samples the floor is most of it.
 TABLE = DataScale(errors=0.25, growth=0.3, floor=0.06)
 EXACT = DataScale(errors=0.5, growth=0.05, floor=0.03)
 INEXACT = DataScale(errors=0.2, growth=0.05, floor=0.03)
