@@ -177,8 +177,8 @@ class Comparison:
             if partly:
                 notes.append(
                     f"{learner}: not ranked, because it replays old policies and the returns of those episodes are not "
-                    f"known; its mean return is that of {partly[-1]['scored_episodes']:,} episodes of "
-                    f"{partly[-1]['episodes']:,}"
+                    f"known; its mean return is that of {partly[-1]['scored_episodes']:,} of "
+                    f"{partly[-1]['episodes']:,} episodes"
                 )
         return [f"{note}." for note in notes]
 
