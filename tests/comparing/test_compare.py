@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 
 import s4q
 from s4q.baselines import LEARNERS
-from s4q.baselines.learner_dice import learner_dice
 from s4q.baselines.named_learners import named_learner
+from s4q.baselines.seeding import learner_dice
 from s4q.baselines.tabular import NotOneHot
 from s4q.cli import app
 from s4q.collectors.sharding import generator
@@ -295,7 +295,7 @@ def test_the_code_that_plays_is_known_by_its_text(monkeypatch: pytest.MonkeyPatc
     """One changed constant of a learner is other code; a changed picture is not."""
     copy = tmp_path / "s4q"
     shutil.copytree(Path(s4q.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr("s4q.comparing.results_file.s4q", SimpleNamespace(__file__=str(copy / "__init__.py")))
+    monkeypatch.setattr("s4q.comparing.results_file._PACKAGE", copy)
     digest: Callable[[], str] = playing_code.__wrapped__
     assert digest() == playing_code()
     (copy / "comparing" / "plots.py").write_text("other = 1")

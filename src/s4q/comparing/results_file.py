@@ -14,7 +14,6 @@ from os import PathLike
 from pathlib import Path
 from typing import final
 
-import s4q
 from s4q.comparing.cells import Cell, Outcome
 from s4q.core.version import __version__
 
@@ -24,6 +23,7 @@ _TABLE = (
     "CREATE TABLE IF NOT EXISTS cells (problem TEXT, learner TEXT, seed INTEGER, episodes INTEGER, code TEXT, "
     "outcome TEXT, PRIMARY KEY (problem, learner, seed, episodes, code))"
 )
+_PACKAGE = Path(__file__).parent.parent
 # The code that decides what a run gives: folders and files of the package.
 _PLAYING = (
     "baselines",
@@ -41,10 +41,10 @@ _PLAYING = (
 @cache
 def playing_code() -> str:
     """The version of s4q, and a digest of the code that decides what a run gives."""
-    folder, digest = Path(s4q.__file__).parent, sha256()
-    for place in (folder / name for name in _PLAYING):
+    digest = sha256()
+    for place in (_PACKAGE / name for name in _PLAYING):
         for path in sorted(place.rglob("*.py")) if place.is_dir() else (place,):
-            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+            digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
     return f"{__version__} {digest.hexdigest()[:16]}"
 
 
