@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 import s4q
 from s4q.baselines import LEARNERS
 from s4q.baselines.named_learners import named_learner
-from s4q.baselines.seeding import learner_dice
+from s4q.baselines.random_numbers import learner_dice
 from s4q.baselines.tabular import NotOneHot
 from s4q.cli import app
 from s4q.collectors.sharding import generator

@@ -18,7 +18,7 @@ from abc import abstractmethod
 import numpy as np
 
 from s4q.baselines.episode_learner import EpisodeLearner
-from s4q.baselines.seeding import learner_dice
+from s4q.baselines.random_numbers import learner_dice
 from s4q.core.blocks import Array, IntArray, Phi
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits

@@ -21,7 +21,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.baselines.seeding import learner_dice
+from s4q.baselines.random_numbers import learner_dice
 from s4q.baselines.tabular import TabularLearner
 from s4q.core.blocks import Array
 from s4q.core.messages import Spec

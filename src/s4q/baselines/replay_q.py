@@ -20,7 +20,7 @@ from typing import final
 import numpy as np
 
 from s4q.baselines.first_order import FirstOrderLearner
-from s4q.baselines.seeding import learner_dice
+from s4q.baselines.random_numbers import learner_dice
 from s4q.baselines.step_buffer import StepBuffer
 from s4q.core.blocks import Array, IntArray
 from s4q.core.messages import Spec, Transitions, Visits

@@ -23,8 +23,8 @@ from typing import final
 
 import numpy as np
 
+from s4q.baselines.random_numbers import learner_dice
 from s4q.baselines.refitting import RefitLearner, Switch
-from s4q.baselines.seeding import learner_dice
 from s4q.core.blocks import Array
 from s4q.core.least_squares import Moments
 from s4q.core.messages import Spec

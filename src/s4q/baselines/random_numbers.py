@@ -1,4 +1,4 @@
-"""Seeding: the random numbers of a baseline that draws, such as PSRL.
+"""The random numbers of a baseline that draws, such as PSRL.
 
 A run has one seed, and the collector draws from it too. So what a learner draws carries a mark of its own: else the
 noise of RLSVI and the episodes that follow it would be made of the same numbers.
