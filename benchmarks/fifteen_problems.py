@@ -23,6 +23,7 @@ from rich.table import Table
 from scipy.stats import bootstrap
 
 import s4q
+from s4q.comparing.results_file import playing_code
 
 OURS = "s4q"
 LEARNERS = (
@@ -260,6 +261,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     console = Console(width=150)
     kept: dict[str, Any] = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
+    if any("scores" not in one for one in kept.values()):
+        parser.error(f"{given.json} is of an earlier version of this script; name another file")
     for row in ROWS:
         if not any(part in row.name for part in given.rows):
             continue
@@ -276,9 +279,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         episodes = given.episodes or row.episodes
         failed = failures(found)
         before = kept.get(row.name)
-        same = before is not None and before["episodes"] == episodes
+        same = before is not None and (before["episodes"], before.get("first_seed", 0)) == (episodes, given.first_seed)
+        code, code_before = playing_code(), (before or {}).get("code", "unknown")
+        if same and code != code_before and set((before or {})["scores"]) - {OURS, *given.learners}:
+            console.print(f"{row.name}: learners that do not play now are kept as code {code_before} played them")
         judgement = judged(scores(row, found), failed, before if same else None)
-        kept[row.name] = {"episodes": episodes, "cpu_seconds": round(seconds, 1), **judgement}
+        about = {"episodes": episodes, "first_seed": given.first_seed, "code": code, "cpu_seconds": round(seconds, 1)}
+        kept[row.name] = {**about, **judgement}
         told = "".join(f"; {who}: {one['runs']} failed, {one['why']}" for who, one in failed.items())
         console.print(f"{row.name}: {seconds:.0f} CPU s{told}")
         if given.json:

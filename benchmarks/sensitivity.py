@@ -60,7 +60,12 @@ def moved(name: str, constant: str, factor: float, seed: int) -> float:
 
         with patch.object(presets.Constants, "threshold", longer):
             return regret(mdp, episodes, seed)
-    default = {"bonus_width": data_scale(True, 1).errors, "ridge": 1e-6, "c_replay": 0.25, "memory_bytes": 10_000}
+    default = {
+        "bonus_width": data_scale(mdp.spec.well_specified, mdp.spec.block_dim).errors,
+        "ridge": 1e-6,
+        "c_replay": 0.25,
+        "memory_bytes": 10_000,
+    }
     value = default[constant] * factor
     options = {constant: int(value) if constant == "memory_bytes" else value}
     return regret(mdp, episodes, seed, **options | ({"memory": "policies"} if constant == "c_replay" else {}))

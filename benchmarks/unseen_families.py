@@ -143,8 +143,8 @@ def cell(outcomes: Sequence[Outcome]) -> str:
     if not regrets:
         return "-"
     stuck = sum(one.gap is not None and one.gap > STUCK for one in outcomes)
-    error = np.std(regrets, ddof=1) / len(regrets) ** 0.5 if len(regrets) > 1 else 0.0
-    return f"{np.mean(regrets):.3g} ± {error:.2g}" + (f", {stuck} stuck" if stuck else "")
+    error = f" ± {np.std(regrets, ddof=1) / len(regrets) ** 0.5:.2g}" if len(regrets) > 1 else ""
+    return f"{np.mean(regrets):.3g}{error}" + (f", {stuck} stuck" if stuck else "")
 
 
 def table(rows: Sequence[Row], seeds: int, episodes: int | None, processes: int, kept: Any = None) -> Table:

@@ -22,6 +22,7 @@ from benchmarks import (
     memory,
     practical,
     tabular_baselines,
+    unseen_families,
 )
 from benchmarks.runs import chosen
 from rich.table import Table
@@ -327,3 +328,30 @@ def test_the_rules_for_groups_of_states_are_switched_off_and_on_again(capsys: py
     assert grouped_states.regret(mdp, 0, 200, bonus=True, again=True) == both
     grouped_states.main(["--rows", "chain", "--seeds", "1", "--episodes", "5"])
     assert "chain, pairs" in capsys.readouterr().out
+
+
+def test_families_on_which_nothing_was_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell by hand; V* of the six arms and of a bandit by hand; and the command with a few episodes."""
+    outcomes = [unseen_families.Outcome(regret, gap) for regret, gap in ((1.0, 0.0), (3.0, 0.2))]
+    assert unseen_families.cell(outcomes) == "2 ± 1, 1 stuck"
+    assert unseen_families.cell(outcomes[:1]) == "1"
+    assert unseen_families.cell([unseen_families.Outcome(None, None)]) == "-"
+    arms = unseen_families.arms(3, 10, 3)
+    assert arms.v_star == pytest.approx(3 * arms.rewards.max())
+    best = 0.0  # of k steps left at the start: the rarest arm, then its pay for ever
+    for k in range(1, 21):
+        best = max(
+            chance * (k - 1) * pay / 6000 + (1 - chance) * best
+            for chance, pay in zip((1, 0.15, 0.1, 0.05, 0.03, 0.01), (50, 133, 300, 800, 1660, 6000), strict=True)
+        )
+    assert unseen_families.six_arms().v_star == pytest.approx(best)
+    for row in unseen_families.ROWS:
+        row.build(0)
+    kept = tmp_path / "cells.json"
+    unseen_families.main(
+        ["--rows", "low_rank", "--seeds", "2", "--episodes", "3", "--processes", "1", "--json", str(kept)]
+    )
+    cells = json.loads(kept.read_text())["low_rank d=12"]
+    assert cells["psrl"] == "-"
+    assert "±" in cells["s4q"]
+    assert "low_rank d=12" in capsys.readouterr().out

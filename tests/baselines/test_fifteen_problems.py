@@ -152,8 +152,20 @@ def test_the_command_goes_on_and_draws(tmp_path: Path, capsys: pytest.CaptureFix
     alone = [OURS if word == "q_learning_tuned" else word for word in line]
     fifteen_problems.main(alone)
     again = json.loads(kept.read_text())["bellman_closed"]
+    assert "played them" not in capsys.readouterr().out
+    kept.write_text(kept.read_text().replace(f'"code": "{again["code"]}"', '"code": "older"'))
+    fifteen_problems.main(alone)
+    assert "learners that do not play now are kept as code older played them" in capsys.readouterr().out
+    other = tmp_path / "other.json"
+    other.write_text(kept.read_text())
+    fifteen_problems.main([*alone[: alone.index("--json")], "--json", str(other), "--first-seed", "7"])
+    assert set(json.loads(other.read_text())["bellman_closed"]["scores"]) == {OURS}  # baselines of other seeds are gone
+    other.write_text('{"chain": {"episodes": 3}}')
+    with pytest.raises(SystemExit):
+        fifteen_problems.main([*alone[: alone.index("--json")], "--json", str(other)])
     assert again["intervals"] == first["bellman_closed"]["intervals"]
     assert picture.read_bytes()[:4] == b"\x89PNG"
+    fifteen_problems.main(line)
     assert " of 1 (12 of 15 wanted)" in capsys.readouterr().out
     assert first["bellman_closed"]["seeds"] == 2
     assert set(first["bellman_closed"]["intervals"]) == {OURS, "q_learning_tuned"}

@@ -31,6 +31,7 @@ from s4q.cli import app
 from s4q.collectors.sharding import generator
 from s4q.comparing.cells import kept_points
 from s4q.comparing.plan import Named, plan_of, read_plan
+from s4q.comparing.report_page import render
 from s4q.comparing.results import interval
 from s4q.comparing.results_file import ResultsFile, ResultsFileError, playing_code
 from s4q.core.messages import Shard
@@ -423,7 +424,17 @@ def test_a_learner_with_a_failed_run_is_never_the_best() -> None:
     rows += [{**row("lucky", seed, 0.0), "regret": None, "error": "it diverged"} for seed in range(1, 4)]
     found = s4q.Comparison(rows, {})
     assert {one["learner"]: one["best"] for one in found.summary()} == {"sound": True, "lucky": False}
-    assert "0.5 (1 of 4 runs)" in [str(cell) for cell in found.tables()[0].columns[1].cells]
+    names, scores = ([str(cell) for cell in found.tables()[0].columns[i].cells] for i in (0, 1))
+    assert names == ["sound", "lucky"]  # though its one run has less regret
+    assert scores[1] == "0.5 (1 of 4 runs)"
+    rows = [{**one, "curve": [] if one["error"] else [[1, 0.1, 0.5, 0.1, 8], [10, 2.0, 0.5, 0.2, 8]]} for one in rows]
+    page = render(s4q.Comparison(rows, {}))
+    assert "sound is best" in page
+    assert "sound has the best IQM" in page
+    assert "lucky has the best" not in page
+    alone = render(s4q.Comparison([one for one in rows if one["learner"] == "lucky"], {}))
+    assert "No learner can be ranked." in alone
+    assert "No run was finished" not in alone
     assert found.notes("p")[-1] == "lucky: 3 of 4 runs failed, it diverged."
 
 
@@ -436,7 +447,7 @@ def test_returns_of_some_episodes_are_not_ranked() -> None:
     assert all(0 < row["scored_episodes"] < 40 for row in partly)
     rows = [{**row, "mean_return": 1e6} if row["learner"] == "s4q_policies" else row for row in found]
     judged = s4q.Comparison(rows, {})
-    assert {one["learner"]: (one["best"], one["whole"]) for one in judged.summary()} == {
+    assert {one["learner"]: (one["best"], one["ranked"]) for one in judged.summary()} == {
         "s4q": (True, True),
         "s4q_policies": (False, False),
     }

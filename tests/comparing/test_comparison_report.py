@@ -77,8 +77,10 @@ def test_the_same_comparison_gives_the_same_bytes() -> None:
 )  # fmt: skip
 def test_who_was_best_is_counted(best: dict[tuple[str, str], bool], said: str) -> None:
     pairs = [(problem, learner) for problem in "ab" for learner in "xyz"]
-    lines = [{"problem": p, "learner": one, "best": best.get((p, one), False)} for p, one in pairs]
+    lines = [{"problem": p, "learner": one, "best": best.get((p, one), False), "runs": len(best)} for p, one in pairs]
     assert headline(lines).startswith(said)
+    if not best:
+        assert headline([{**line, "runs": 1} for line in lines]) == "No learner can be ranked."
 
 
 def test_runs_that_failed_are_named() -> None:
@@ -166,6 +168,11 @@ def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
     write_page(pipe, "<p>piped</p>")
     reader.join()
     assert read == ["<p>piped</p>"]
+    end, start = os.pipe()
+    write_page(f"/dev/fd/{start}", "<p>inherited</p>")
+    os.close(start)
+    with open(end, encoding="utf-8") as file:
+        assert file.read() == "<p>inherited</p>"
     assert pipe.is_fifo()
     assert {path.name for path in tmp_path.iterdir()} == {"target.html", "link.html", "pipe"}
 

@@ -322,6 +322,13 @@ def test_explanations_are_numbers_that_hold() -> None:
     assert visits_until_useful(constants(literal_spec(well_specified=True), "realisable")) < 100
     assert visits_until_useful(c) > 10**5
     assert explain(c).startswith("preset paper: H = 3, d = 5")
+    for preset in ("practical", "realisable"):
+        off, on = (
+            explain(constants(literal_spec(well_specified=True), preset, bonus_width=width))  # type: ignore[arg-type]
+            for width in (0.0, 0.1)
+        )
+        assert "there is no bonus at level 0" in off
+        assert "the bonus at level 0 falls below" in on
 
 
 BAD = [

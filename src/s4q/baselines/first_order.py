@@ -107,7 +107,7 @@ class FirstOrderLearner(EpisodeLearner):
         q = LinearQ.from_arrays(self.theta)
         if self.shared:
             q = LinearQ([*q.levels] * self.spec.horizon)
-        return q, self._played_policy if self._greedy.stay(self.theta) else EpsilonGreedy(q, self.epsilon), 1
+        return q, self._played_policy if self._greedy.same_as_before(self.theta) else EpsilonGreedy(q, self.epsilon), 1
 
     def _in_order(self, steps: Transitions) -> Iterator[Step]:
         """The steps of one episode, by level."""

@@ -99,7 +99,7 @@ class GreedyActions:
     made of a policy, so passing the old one again saves most of their time.
 
     Args:
-        problem: The problem of the learner. Actions of other features than one-hot tables are not known.
+        problem: The problem of the learner. Unless its features are a one-hot table, actions are never the same.
         n_actions: Number of actions.
     """
 
@@ -113,8 +113,8 @@ class GreedyActions:
         """Bytes held."""
         return 0 if self._last is None else self._last.nbytes
 
-    def stay(self, table: Array) -> bool:
-        """Are the greedy actions of this table those of the one before? False where that is not known.
+    def same_as_before(self, table: Array) -> bool:
+        """True if the greedy actions of this table are those of the last call. Remembers them for the next call.
 
         Args:
             table: Q of one-hot features, (H, S * n_actions, 1) or (H, S, n_actions).

@@ -74,7 +74,7 @@ class UCBQ(EpisodeLearner):
 
     def _choose(self) -> tuple[LinearQ, Policy, int]:
         q = LinearQ.from_arrays(self.table.reshape(self.spec.theta_shape))
-        return q, self._played_policy if self._greedy.stay(self.table) else q, 1
+        return q, self._played_policy if self._greedy.same_as_before(self.table) else q, 1
 
     def _take(self, steps: Transitions, answer: Visits) -> None:
         del answer

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from s4q.comparing.results import in_order
 from s4q.core.blocks import Array
 from s4q.report.drawing import (
     BLUE,
@@ -105,7 +106,8 @@ def headline(summary: Sequence[Mapping[str, Any]]) -> str:
     most = max(_n_best(summary, learner) for learner in learners)
     leaders = [learner for learner in learners if _n_best(summary, learner) == most]
     if not most:
-        return "No run was finished, so nothing can be compared."
+        finished = any(one["runs"] for one in summary)
+        return "No learner can be ranked." if finished else "No run was finished, so nothing can be compared."
     who = leaders[0] if len(leaders) == 1 else f"{', '.join(leaders[:-1])} and {leaders[-1]}"
     verb, each = ("is", "") if len(leaders) == 1 else ("are", " each")
     where = "the one problem" if n_problems == 1 else f"{most} of {n_problems} problems"
@@ -143,20 +145,20 @@ def _problem(
     """What the page shows of one problem."""
     lines = [one for one in summary if one["problem"] == problem]
     by_regret = any(one["score"] == "regret" for one in lines)
-    sign = 1 if by_regret else -1
-    ranked = sorted((one for one in lines if one["runs"]), key=lambda one: sign * one["iqm"])
+    finished = [one for one in in_order(lines) if one["runs"]]
     rows = [row for row in found.rows if row["problem"] == problem and row["curve"]]
     score = "regret" if by_regret else "mean return so far"
-    pictures = list(_pictures(rows, ranked, score, number, learners)) if ranked else []
-    first = ranked[0] if ranked else None
+    pictures = list(_pictures(rows, finished, score, number, learners)) if finished else []
+    first = finished[0] if finished and finished[0]["ranked"] else None
+    nobody = "No learner can be ranked; the notes say why." if finished else "No run was finished."
     return {
         "name": problem,
         "anchor": f"problem-{number}",
-        "sentence": f"{first['learner']} has the best IQM: {_interval(first)}." if first else "No run was finished.",
+        "sentence": f"{first['learner']} has the best IQM: {_interval(first)}." if first else nobody,
         "pictures": pictures,
         "columns": ("learner", f"{'regret' if by_regret else 'mean return'}, IQM [95 %]", "mean", "mean return",
                     "end gap", "policies", "bytes", "learner CPU s", "CPU s", "runs", "best"),
-        "rows": [_row(one) for one in [*ranked, *(one for one in lines if not one["runs"])]],
+        "rows": [_row(one) for one in in_order(lines)],
         "notes": found.notes(problem),
     }  # fmt: skip
 

@@ -108,7 +108,7 @@ class Comparison:
         """A dict for each problem and learner: the score (regret, or the mean return), its interval, and the costs.
 
         `best` is True where the interval of the score meets that of the best learner of the problem. A learner with
-        failed runs is never the best, nor one whose returns are known of some episodes only (`whole` is False).
+        failed runs is not ranked, nor one whose returns are known of some episodes only.
         """
         found: list[dict[str, Any]] = []
         for problem in self.problems:
@@ -120,7 +120,9 @@ class Comparison:
         return found
 
     def tables(self, *, narrow: bool = False) -> "list[Table]":
-        """A table for each problem, the best learner first. `rich.console.Console().print` shows them.
+        """A table for each problem, the best learner first, those that are not ranked last.
+
+        `rich.console.Console().print` shows them.
 
         Args:
             narrow: True leaves out the columns that matter least, for windows of 80 columns. False by default.
@@ -147,8 +149,7 @@ class Comparison:
             for header in compress(headers, shown):
                 # Folded, not cut: half a number in a narrow window would be a wrong one.
                 table.add_column(header, justify="left" if header in ("learner", "best") else "right", overflow="fold")
-            sign = 1 if by_regret else -1
-            for one in sorted(lines, key=lambda one: sign * one["iqm"] if one["runs"] else np.inf):
+            for one in in_order(lines):
                 table.add_row(*compress(_cells(one), shown))
             tables.append(table)
         return tables
@@ -212,7 +213,7 @@ class Comparison:
 
 
 def _is_partly_scored(row: Mapping[str, Any]) -> bool:
-    """Is the score a mean return, and that of a part of the episodes only?"""
+    """Is the score a mean return, and that of a part of the episodes only? Replayed episodes have no known return."""
     return row["regret"] is None and row["scored_episodes"] < row["episodes"]
 
 
@@ -232,7 +233,7 @@ def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> di
         "episodes": rows[0]["episodes"],
         "runs": len(done),
         "failed": len(rows) - len(done),
-        "whole": not any(map(_is_partly_scored, done)),
+        "ranked": len(done) == len(rows) and not any(map(_is_partly_scored, done)),
         "score": score,
         "iqm": found.iqm,
         "low": found.low,
@@ -245,8 +246,7 @@ def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> di
 
 def _marked(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The lines of one problem, each with `best`."""
-    # A learner with failed runs has no mean of all seeds, and one that replays policies no return of all episodes.
-    known = [one for one in lines if one["runs"] and not one["failed"] and one["whole"]]
+    known = [one for one in lines if one["ranked"]]
     if known:
         sign = 1.0 if known[0]["score"] == "regret" else -1.0
         winner = min(known, key=lambda one: sign * one["iqm"])
@@ -256,6 +256,20 @@ def _marked(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
             other_low, other_high = (winner["iqm"] if winner[end] is None else winner[end] for end in ("low", "high"))
             one["best"] = bool(low <= other_high + rounding and other_low <= high + rounding)
     return [{"best": False, **one} for one in lines]
+
+
+def in_order(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Lines of one problem as they are shown: the best first, those that are not ranked last.
+
+    Args:
+        lines: Lines of `Comparison.summary`.
+    """
+
+    def place(one: Mapping[str, Any]) -> tuple[bool, bool, float]:
+        score = one["iqm"] if one["score"] == "regret" else -one["iqm"]
+        return not one["ranked"], not one["runs"], score if one["runs"] else 0.0
+
+    return sorted(lines, key=place)
 
 
 def _cells(one: Mapping[str, Any]) -> list[str]:

@@ -62,12 +62,20 @@ def explain(c: Constants, logged: WarmStart | None = None) -> str:
     lines += [
         "what this means for features of norm 1:",
         f"  the first phase: {_count(first_phase(c), 'episode')}",
-        f"  the bonus at level 0 falls below {spec.value_bound[0]:.6g}, as far as returns can lie apart (from "
-        f"{low:.6g} to {high:.6g}), after {_count(visits_until_useful(c), 'visit')} of a direction",
+        _of_the_bonus(c, low, high),
         "p: phase; n: trajectories so far; v: value bound; B: radius; M: B + largest target; s: half the range of a",
         "target; k_e: directions seen in a block",
     ]
     return "\n".join(lines)
+
+
+def _of_the_bonus(c: Constants, low: float, high: float) -> str:
+    if c.fixed_width is not None and c.fixed_width[0] == 0:
+        return "  there is no bonus at level 0"
+    return (
+        f"  the bonus at level 0 falls below {c.spec.value_bound[0]:.6g}, as far as returns can lie apart (from "
+        f"{low:.6g} to {high:.6g}), after {_count(visits_until_useful(c), 'visit')} of a direction"
+    )
 
 
 def returns_between(spec: Spec) -> tuple[float, float]:

@@ -73,16 +73,18 @@ def write_page(path: str | PathLike[str], text: str) -> Path:
     place = Path(path)
     if place.is_dir() or not place.parent.is_dir():
         raise ValueError(f"{place} cannot be written: it must be a file in a folder that exists; choose another place")
-    target = place.resolve()
+    is_device = place.exists() and not place.is_file()  # a pipe, or /dev/stdout
     # A reader that has the old page open must never see half of the new one.
+    target = place if is_device else place.resolve()
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        if target.exists() and not target.is_file():
-            target.write_bytes(text.encode())
+        if is_device:
+            place.write_bytes(text.encode())
         else:
             draft.write_bytes(text.encode())
             draft.replace(target)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        if not is_device:
+            draft.unlink(missing_ok=True)
         raise ValueError(f"{place} cannot be written: {error}; choose another place or make room") from None
     return place
