@@ -209,9 +209,8 @@ def test_a_run_that_has_learned_is_settled_and_one_that_has_not_is_exploring() -
     s4q.run(learner, collector, 20_000)
     late = learner.progress
     assert late.stage == "settled"
-    assert late.mean_return == pytest.approx(
-        mdp.v_star, rel=0.1
-    )  # a mean of some thousand episodes, so three of its standard errors
+    # The mean of some thousand episodes, within three of its standard errors.
+    assert late.mean_return == pytest.approx(mdp.v_star, rel=0.1)
     assert late.promise is not None
     assert late.promise > mdp.v_star - 0.02
     assert late.share_seen > early.share_seen
