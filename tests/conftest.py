@@ -1,4 +1,4 @@
-"""The same on every machine: hypothesis draws the same examples, and Ctrl-C works, so no landing depends on luck."""
+"""The same on every machine: hypothesis draws the same examples, and signals work, so no landing depends on luck."""
 
 import signal
 import threading
@@ -10,6 +10,9 @@ settings.register_profile(
 )
 settings.load_profile("fixed")
 
-# A shell that starts a job in the background has it ignore SIGINT, and its children too.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell that starts a job in the background has it ignore SIGINT, and nohup SIGHUP, and their children too.
+if threading.current_thread() is threading.main_thread():
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
