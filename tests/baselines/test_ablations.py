@@ -208,9 +208,30 @@ def test_sums_without_replay_keep_the_targets_of_their_phase(keep: float, pool: 
             np.testing.assert_allclose(white @ (every[h] + ridge[h] * np.eye(3)) @ white.T, np.eye(3), atol=1e-9)
 
 
+@pytest.mark.parametrize("preset", ["practical", "realisable"])
+@pytest.mark.parametrize("mdp", [s4q.problems.low_rank(horizon=1), s4q.problems.dense_random(6, 3, 1)])
+def test_with_one_level_nothing_is_lost_without_replay(preset: Any, mdp: FiniteMDP) -> None:
+    """There are no targets to make again. Told the same steps, it learns what S4Q with every step kept learns."""
+    learner, kept = NoReplayS4Q(mdp, preset), s4q.S4Q(mdp, preset, memory="all")
+    collector, n_in_ball = EpisodeCollector(mdp, seed=0), 0
+    while learner.n_episodes < 1000:
+        request, same = learner.ask(1000 - learner.n_episodes), kept.ask(1000 - kept.n_episodes)
+        assert same is not None
+        answer = collector.collect(request)
+        learner.tell(request, answer)
+        kept.tell(same, answer)  # type: ignore[arg-type]
+        assert learner.phases == kept.phases
+        np.testing.assert_allclose(learner.q.theta, kept.q.theta, rtol=0, atol=1e-12)
+        ball = learner.constants.radius()[0]
+        n_in_ball += bool(np.any(np.linalg.norm(learner.q.theta) > 0.999 * ball))
+    assert learner.phases > 4
+    if preset == "realisable" and mdp.spec.block_dim > 1:
+        assert n_in_ball > 0  # the ball has bound a fit
+
+
 @pytest.mark.slow
 def test_early_bonuses_stay_in_the_weights_without_replay() -> None:
-    """The same constants and the same steps; only the targets are never made again. The promise shrinks far later."""
+    """The same constants; only the targets are never made again. The promise shrinks far later."""
     mdp = s4q.problems.river_swim(4, horizon=6)
     excess, regrets = {}, {}
     learners: dict[str, s4q.Learner] = {

@@ -285,3 +285,11 @@ def test_a_mixed_policy_knows_all_levels_at_once() -> None:
     policy = EpsilonGreedy(s4q.LinearQ.from_arrays(rng.standard_normal((3, 8, 1))), 0.3)
     expected = [policy.probabilities(h, np.arange(4), mdp.features.level(h)) for h in range(3)]
     np.testing.assert_array_equal(mdp.policy_table(policy), expected)
+
+
+def test_q_rex_says_that_it_has_diverged_before_its_target_does() -> None:
+    """The target stands still for 1,000 buffers. A parameter beyond all bounds is refused long before."""
+    learner = QRex(s4q.problems.chain(4, 4), step_size=50.0, target_every=1000)
+    with pytest.raises(ValueError, match=r"QRex has diverged: a parameter is .*choose smaller steps"):
+        s4q.run(learner, EpisodeCollector(s4q.problems.chain(4, 4), seed=0), 200)
+    assert np.all(np.isfinite(learner.theta))

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from signalled import TIMES, signalled
 from typer.testing import CliRunner
@@ -25,12 +27,13 @@ from typer.testing import CliRunner
 import s4q
 from s4q.baselines import LEARNERS
 from s4q.baselines.named_learners import named_learner
-from s4q.baselines.random_numbers import learner_dice
+from s4q.baselines.random_numbers import learner_rng
 from s4q.baselines.tabular import NotOneHot
 from s4q.cli import app
 from s4q.collectors.sharding import generator
 from s4q.comparing.cells import kept_points
-from s4q.comparing.plan import Named, plan_of, read_plan
+from s4q.comparing.comparison import compare_plan
+from s4q.comparing.plan import Named, plan_of, read_plan, written
 from s4q.comparing.report_page import render
 from s4q.comparing.results import interval
 from s4q.comparing.results_file import ResultsFile, ResultsFileError, playing_code
@@ -113,8 +116,8 @@ def test_a_learner_and_a_collector_with_one_seed_share_no_dice() -> None:
         for index in range(3):
             theirs = generator(7, asked, Shard(index, 1)).random(4)
             for place in ((n,), (n, index), (n, 0), (index, n)):
-                assert not np.any(learner_dice(7, *place).random(4) == theirs)
-    assert np.all(learner_dice(7, 1, 2).random(4) == learner_dice(7, 1, 2).random(4))
+                assert not np.any(learner_rng(7, *place).random(4) == theirs)
+    assert np.all(learner_rng(7, 1, 2).random(4) == learner_rng(7, 1, 2).random(4))
 
 
 def test_rows_are_those_of_single_runs() -> None:
@@ -137,8 +140,9 @@ def test_rows_are_those_of_single_runs() -> None:
 
 def test_processes_change_nothing() -> None:
     arguments: dict[str, Any] = {"seeds": 2, "episodes": 30}
-    alone = s4q.compare([SMALL], ["s4q", "q_learning"], processes=1, **arguments)
-    together = s4q.compare([SMALL], ["s4q", "q_learning"], processes=2, **arguments)
+    names = ["s4q", "q_learning", "psrl", "rlsvi", "replay_q"]  # the last three draw numbers of their own
+    alone = s4q.compare([SMALL], names, processes=1, **arguments)
+    together = s4q.compare([SMALL], names, processes=2, **arguments)
     assert plain(alone) == plain(together)
 
 
@@ -456,6 +460,60 @@ def test_returns_of_some_episodes_are_not_ranked() -> None:
     assert [one["best"] for one in finite.summary()] == [True]  # exact regret charges replays too
 
 
+@pytest.mark.filterwarnings("error")
+def test_episodes_that_were_cut_are_no_part_of_a_score(tmp_path: Path) -> None:
+    """A pole is cut after 10 of 30 steps: the mean of those that fell earlier is no score of the others."""
+    pole = {"problem": "CartPole-v1", "horizon": 30, "env_kwargs": {"max_episode_steps": 10}, "name": "pole"}
+    found = s4q.compare([pole], ["q_learning", "sarsa"], seeds=2, episodes=60, processes=1)
+    for one in found:
+        assert one["error"] == ""
+        assert one["scored_episodes"] + one["truncated_episodes"] == 60
+        assert 0 < one["truncated_episodes"] < 60
+        assert 8 <= one["mean_return"] < 10
+        assert one["curve"][-1][2] == pytest.approx(one["mean_return"], abs=1e-9)
+    assert not any(one["ranked"] or one["best"] for one in found.summary())
+    note = next(one for one in found.notes("pole") if one.startswith("sarsa"))
+    cut, scored = (found.rows[-1][f"{name}_episodes"] for name in ("truncated", "scored"))
+    assert f"{cut} of 60 episodes were cut before the horizon and their returns are not known" in note
+    assert note.endswith(f"its mean return is that of {scored} of 60 episodes.")
+    # Nothing is known of a car that never gets up.
+    car = {"problem": "MountainCar-v0", "horizon": 300, "env_kwargs": {"max_episode_steps": 20}, "name": "car"}
+    lost = s4q.compare([car], ["q_learning"], seeds=2, episodes=3, processes=1)
+    assert [(one["mean_return"], one["scored_episodes"]) for one in lost] == [(None, 0), (None, 0)]
+    [line] = lost.summary()
+    assert [line["iqm"], line["mean"], line["ranked"]] == [None, None, False]
+    assert [next(iter(column.cells)).plain for column in lost.tables()[0].columns[1:3]] == ["-", "-"]  # type: ignore[union-attr]
+    page = render(lost)
+    assert "not known" in page
+    assert "nan" not in page.split("<style>")[0] + page.split("</style>")[-1].split("<svg")[0]
+    assert page.count("<figure") == 2  # bytes and CPU time are known
+    assert len(lost.plot(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("name", ["a [b/c]", "x [/y]", "[bold]z[/bold]", ":smile:", "end\\", "[" * 9])
+def test_names_are_shown_as_they_are(name: str) -> None:
+    """What looks like markup to rich is a part of the name."""
+    rows = [row(name, 0, 1.0), row(f"no {name}", 0, 2.0) | {"error": f"it has {name}"}]
+    found = s4q.Comparison([{**one, "problem": f"on {name}"} for one in rows], {(f"on {name}", "psrl"): f"see {name}"})
+    console = Console(file=StringIO(), width=300, color_system=None)
+    console.print(*found.tables())
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"on {name}: 10 episodes, 1 seed" in shown
+    assert f"│ {name} " in shown
+    assert f"no {name}: 1 of 1 runs failed, it has {name}." in shown
+    assert f"psrl: not played, see {name}." in shown
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
+def test_the_progress_bar_shows_names_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    learner = {"learner": "psrl", "name": "x [/y] [red]"}
+    s4q.compare([SMALL], [learner], seeds=1, episodes=5, processes=1, progress_bar=True)
+    assert "x [/y] [red] on chain" in terminal.getvalue()
+
+
 def test_rounding_decides_nothing() -> None:
     """Regrets of ten episodes that differ by less than the last bits of ten values are the same; a real one is not."""
     rows = [row("exact", 0, 0.0), row("rounded", 0, 3e-13), row("worse", 0, 1e-9)]
@@ -568,7 +626,7 @@ def test_seeds_begin_with_the_first_one(tmp_path: Path) -> None:
     line = ["compare", str(path), "--first-seed", "3", "--json", "--processes", "1"]
     shown = json.loads(CliRunner().invoke(app, line).stdout)
     assert [(row["seed"], row["regret"]) for row in shown] == [(row["seed"], row["regret"]) for row in later]
-    assert [row["seed"] for row in s4q.compare(read_plan(path), processes=1)] == [2, 3]
+    assert [row["seed"] for row in compare_plan(read_plan(path), processes=1)] == [2, 3]
 
 
 def test_arguments_of_an_environment() -> None:
@@ -589,6 +647,40 @@ def test_settings_in_a_string_are_those_of_a_table() -> None:
     assert (one.name, other.name, one.key) == (text, "y", other.key)
     [whole], [real] = (plan_of(["chain"], [f"lsvi_ucb:beta={beta}"], 1, 1).learners for beta in ("1", "1.0"))
     assert whole.key == real.key
+
+
+SETTINGS = st.recursive(
+    st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(),
+    lambda ones: st.lists(ones, max_size=3) | st.dictionaries(st.text(), ones, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]+", fullmatch=True), SETTINGS, max_size=3))
+def test_what_a_page_says_to_type_is_what_was_played(settings: dict[str, Any]) -> None:
+    one = Named("shown", "Some-v0", settings)
+    [again] = plan_of([written(one)], ["s4q"], 1, 1).problems
+    assert (again.what, again.key) == (one.what, one.key)
+
+
+def test_an_id_may_name_its_module() -> None:
+    ids = ["my_module:My-v0", "my_module:Mine-v0:horizon=5", 'Some-v0:horizon=5,name_of="a:b"', "chain:n_states=3"]
+    plan = plan_of(ids, ["s4q"], 1, 1)
+    assert [one.what for one in plan.problems] == ["my_module:My-v0", "my_module:Mine-v0", "Some-v0", "chain"]
+    assert [one.settings for one in plan.problems][1:3] == [{"horizon": 5}, {"horizon": 5, "name_of": "a:b"}]
+    assert [written(one) for one in plan.problems][:2] == ids[:2]
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    """The same cell whether a script got its numbers from NumPy or not."""
+    learner = {"learner": "lsvi_ucb", "beta": np.float64(0.5), "name": "x"}
+    problem = {"problem": "chain", "n_states": np.int64(3), "horizon": 2, "name": "p"}
+    counts = {"seeds": np.int64(2), "episodes": np.int32(4), "first_seed": np.uint8(250)}
+    rows = s4q.compare([problem], [learner], **counts, processes=1, results=tmp_path / "r.sqlite").rows  # type: ignore[arg-type]
+    assert json.dumps(rows[0])  # holds no number of NumPy
+    same = [{**problem, "n_states": 3}], [{**learner, "beta": 0.5}]
+    plain_ones = s4q.compare(*same, seeds=2, episodes=4, first_seed=250, processes=1, results=tmp_path / "r.sqlite")
+    assert list(plain_ones) == rows  # from the file: the CPU times are the same too
 
 
 BAD: list[tuple[str, Callable[[], object], str]] = [
@@ -634,6 +726,14 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
     ("seeds", lambda: s4q.compare(["chain"], ["s4q"], seeds=0), r"seeds .*got 0"),
     ("episodes", lambda: s4q.compare(["chain"], ["s4q"], episodes=0), r"episodes .*got 0"),
     ("first seed", lambda: s4q.compare(["chain"], ["s4q"], first_seed=-1), r"first_seed .*got -1"),
+    (
+        "large seed",
+        lambda: s4q.compare(["chain"], ["s4q"], first_seed=2**63 - 3),
+        r"first_seed must .* 2\*\*63; got 92",
+    ),
+    ("large episodes", lambda: s4q.compare(["chain"], ["s4q"], episodes=2**64), r"episodes must .*2\*\*63; got 184"),
+    ("kind", lambda: s4q.compare([{"problem": "chain", "horizon": 3j}], ["s4q"]), r"horizon must be a number.*got 3j"),
+    ("quote", lambda: s4q.compare(['X-v0:env_kwargs={a="b}'], ["s4q"]), r"settings are written name:key=value"),
     ("processes", lambda: s4q.compare(["chain"], ["s4q"], processes=0), r"processes .*got 0"),
     ("ray", lambda: s4q.compare(["chain"], ["s4q"], ray="local"), r"ray must be s4q.Ray\(\), or None.*got 'local'"),  # type: ignore[arg-type]
     ("like a learner", lambda: named_learner("ucbiv"), r"got 'ucbiv', did you mean ucbvi\?$"),
@@ -686,7 +786,7 @@ def test_the_command_says_how_many_runs_are_played_at_a_time(
         told.append((given["processes"], given["ray"]))
         return s4q.compare([SMALL], ["psrl"], seeds=1, episodes=1, processes=1)
 
-    monkeypatch.setattr("s4q.cli.compare_command.compared", noted)
+    monkeypatch.setattr("s4q.cli.compare_command.compare_plan", noted)
     assert invoked("-p", SMALL, "-l", "psrl", *more).exit_code == 0
     assert told == [(processes, None)]
 
@@ -712,7 +812,7 @@ def test_the_command_prints_tables_json_and_plots(tmp_path: Path) -> None:
     assert (tmp_path / "DeepSea_4.png").exists()
     rows = json.loads(invoked(*usual, "--json").stdout)
     assert len(rows) == 8
-    found = s4q.compare(read_plan(path, {"seeds": 2, "episodes": 20}), processes=1)
+    found = compare_plan(read_plan(path, {"seeds": 2, "episodes": 20}), processes=1)
     assert plain(rows) == plain(found)
 
 

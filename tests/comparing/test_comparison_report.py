@@ -127,7 +127,7 @@ def test_the_command_writes_it_beside_the_results(tmp_path: Path, monkeypatch: p
         (["--plots", "a_file"], "--plots a_file is a file; name a folder"),
     ):
         with monkeypatch.context() as patch:  # refused before anything is played
-            patch.setattr("s4q.cli.compare_command.compared", None)
+            patch.setattr("s4q.cli.compare_command.compare_plan", None)
             lost = runner.invoke(app, [*words, *wrong])
         assert (lost.exit_code, told in lost.stderr) == (2, True)
     monkeypatch.setitem(sys.modules, "jinja2", None)

@@ -18,7 +18,7 @@ from abc import abstractmethod
 import numpy as np
 
 from s4q.baselines.episode_learner import EpisodeLearner
-from s4q.baselines.random_numbers import learner_dice
+from s4q.baselines.random_numbers import learner_rng
 from s4q.core.blocks import Array, IntArray, Phi
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions, Visits
@@ -94,7 +94,7 @@ class LevelByLevel(EpisodeLearner):
             after = self._targets[0].value(Phi(steps.next_vectors, steps.next_blocks))
         targets = regression_targets(self.spec, self.level, steps.rewards, steps.ended, after)
         # Counted samples come sorted, and a first-order fit depends on their order.
-        order = learner_dice(self.seed, self.n_episodes).permutation(np.repeat(np.arange(len(here)), steps.weights))
+        order = learner_rng(self.seed, self.n_episodes).permutation(np.repeat(np.arange(len(here)), steps.weights))
         self._add(steps.vectors[order], steps.blocks[order], targets[order])
 
     @property

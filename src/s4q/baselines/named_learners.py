@@ -92,7 +92,7 @@ LEARNERS: dict[str, NamedLearner] = {
     "s4q_doubling": NamedLearner(
         make=S4Q,
         kind="ablation",
-        about="policy replay with the paper's doubling epochs",
+        about="s4q_realisable with the paper's doubling epochs, and c_replay 4",
         settings={"preset": "realisable", "epochs": "doubling", "c_replay": 4.0},
     ),
     "experience_replay": NamedLearner(

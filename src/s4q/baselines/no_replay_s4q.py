@@ -2,13 +2,16 @@
 
     sums = 0
     for phase p = 1, 2, ...:
-        theta_h = ridge fit of the sums of level h;   Q_h = min(v_h, phi . theta_h + bonus_h);   pi = greedy policy of Q
+        theta_h = constrained fit of the sums of level h
+        Q_h = min(v_h, phi . theta_h + bonus_h);   pi = greedy policy of Q
         play pi until some direction has enough new data; for each step of level h
             sums_h += sample (phi_h, r + max_a' Q_{h+1}(s', a'))     # with the Q of this phase, never with a later one
         # where steps are pooled, every step is a sample of every level
         sums = keep * sums                                           # old updates are discounted; keep = 1: not at all
 
-Bonus, trigger and clipping are those of S4Q. It stores no policies and no steps. With keep = 1 the bonuses of early
+Bonus, trigger, ball and clipping are those of S4Q(memory="all"). With one level the two learn the same. One rule of S4Q
+is not here: on groups of states (one-hot features that are not exact) it plays its best policy once more after a phase
+whose returns refuted what it promised. NoReplayS4Q stores no policies and no steps. With keep = 1 the bonuses of early
 phases stay in the weights, because the targets that held them are never made again. With keep < 1 they fade, and so
 does everything learned along directions that are no longer played, while their bonus stays small: the covariance of the
 bonus counts all samples.
@@ -19,7 +22,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.core.least_squares import Moments, ridge_fit
+from s4q.core.least_squares import Moments, constrained_fit
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import A, Asks, Explore, Spec, Visits
 from s4q.core.optimism import QLevel
@@ -130,9 +133,9 @@ class NoReplayS4Q:
         spec, phase = self.spec, self.phases + 1
         ridge = self.constants.ridge(phase, self.n_episodes)
         bonus = OwnGramBonus(self.constants, phase, self.n_episodes, ridge)
-        levels: list[QLevel] = []
+        radius, levels = self.constants.radius(), list[QLevel]()
         for h in reversed(range(spec.horizon)):
-            theta = ridge_fit(self.sums[h], float(ridge[h]))
+            theta = constrained_fit(self.sums[h], float(ridge[h]), radius[h])
             levels.insert(0, fitted_level(spec, h, theta, self._all[h], bonus))
         q = LinearQ(levels) if self.n_episodes else zero_fit(spec, bonus)
         grams = np.stack([one.gram for one in (self._all[:1] if self.constants.pool else self._all)])

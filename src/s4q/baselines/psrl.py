@@ -21,7 +21,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.baselines.random_numbers import learner_dice
+from s4q.baselines.random_numbers import learner_rng
 from s4q.baselines.tabular import TabularLearner
 from s4q.core.blocks import Array
 from s4q.core.messages import Spec
@@ -62,7 +62,7 @@ class PSRL(TabularLearner):
 
     def _drawn_problem(self) -> tuple[Array, Array]:
         """Transitions (H or 1, S, A, S + 1) and shifted mean rewards (H or 1, S, A) from the posterior."""
-        rng = learner_dice(self.seed, self.n_episodes)
+        rng = learner_rng(self.seed, self.n_episodes)
         weights = rng.standard_gamma(self.counts + 1.0 / self.counts.shape[-1])  # a Dirichlet, once divided by its sum
         span = self.spec.reward_max - self.spec.reward_min
         paid = self.reward_sums / span if span else self.reward_sums

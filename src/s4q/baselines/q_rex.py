@@ -91,6 +91,7 @@ class QRex(FirstOrderLearner):
 
     def _choose(self) -> tuple[LinearQ, Policy, int]:
         if not self._new_target:
+            self._require_finite(self.theta)  # the copies in between would hide that it has diverged
             return self._q, self._played_policy, 1
         self._new_target = False
         self.target = self.theta.copy()

@@ -20,7 +20,7 @@ from typing import final
 import numpy as np
 
 from s4q.baselines.first_order import FirstOrderLearner
-from s4q.baselines.random_numbers import learner_dice
+from s4q.baselines.random_numbers import learner_rng
 from s4q.baselines.step_buffer import StepBuffer
 from s4q.core.blocks import Array, IntArray
 from s4q.core.messages import Spec, Transitions, Visits
@@ -76,7 +76,7 @@ class ReplayQ(FirstOrderLearner):
 
     def _take(self, steps: Transitions, answer: Visits) -> None:
         self.buffer.add(steps)
-        rng = learner_dice(self.seed, self.n_episodes)
+        rng = learner_rng(self.seed, self.n_episodes)
         for drawn in rng.integers(len(self.buffer), size=(self.updates, self.batch)):
             self._update(drawn)
         if (self.n_episodes + answer.n_episodes) % self.target_every == 0:

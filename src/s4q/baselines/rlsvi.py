@@ -23,7 +23,7 @@ from typing import final
 
 import numpy as np
 
-from s4q.baselines.random_numbers import learner_dice
+from s4q.baselines.random_numbers import learner_rng
 from s4q.baselines.refitting import RefitLearner, Switch
 from s4q.core.blocks import Array
 from s4q.core.least_squares import Moments
@@ -69,7 +69,7 @@ class RLSVI(RefitLearner):
         super().__init__(problem, ridge=ridge, switch=switch, pool=pool)
 
     def _level(self, h: int, theta: Array, moments: Moments) -> QLevel:
-        rng = learner_dice(self.seed, self.n_episodes, h)
+        rng = learner_rng(self.seed, self.n_episodes, h)
         whitener = moments.factors.whitener(self.ridge)  # W with W^T W = Lambda^-1, so W^T z has this covariance
         noise = np.einsum("bji,bj->bi", whitener, rng.standard_normal(theta.shape))
         lower = 0.0 if self.spec.well_specified else -inf

@@ -13,11 +13,12 @@ Azar, Osband, Munos (2017): Minimax regret bounds for reinforcement learning, Al
 
 n is the number of visits of (s, a), R the length of the reward range, v_h the value bound of the problem.
 
-What differs from the paper. Its bonus has constants and logarithms that prove the regret bound. This one has the same
-two terms, a standard error and a term of order 1/n, times one constant c. Nothing is proved: with c = 0.3 the plan is
-not always optimistic. The paper knows the rewards; here they are estimated, and their variance is bounded by R^2 / 4.
-The paper plans before every episode and never lets Q grow; here a plan is kept for 1 % of the episodes so far, and Q
-follows the counts. A stationary problem has one table of counts for all levels. Ties go to the lowest action.
+What differs from the paper. Its bonus has constants and logarithms that prove the regret bound. This one has two of its
+terms, a standard error and a term of order 1/n, times one constant c. The third, a sum over next states of how unsure
+their own values are, is left out. Nothing is proved: with c = 0.3 the plan is not always optimistic. The paper knows
+the rewards; here they are estimated, and their variance is bounded by R^2 / 4. The paper plans before every episode and
+never lets Q grow; here a plan is kept for 1 % of the episodes so far, and Q follows the counts. A stationary problem
+has one table of counts for all levels. Ties go to the lowest action.
 """
 
 from typing import final

@@ -16,7 +16,7 @@ from rich.console import Console
 from s4q.baselines.named_learners import LEARNERS
 from s4q.cli.arguments import BUILDERS, QuietOption, refusals, whole_number
 from s4q.cli.executor_options import RayAddress, ray_at
-from s4q.comparing.comparison import compare as compared
+from s4q.comparing.comparison import compare_plan
 from s4q.comparing.plan import Plan, plan_of, read_plan, written
 from s4q.comparing.report_page import write_comparison
 from s4q.report.html_files import is_page
@@ -101,7 +101,7 @@ def compare(
             _require_folders(place, plots, asked=report is not None)
             _require_extras(report, plots)
             with _warnings_as_notes(), nullcontext() if ray is None else ray_at(ray, processes) as cluster:
-                found = compared(
+                found = compare_plan(
                     plan,
                     processes=2 if processes is None else processes,
                     ray=cluster,

@@ -50,7 +50,8 @@ class Outcome:
     Args:
         regret: Exact regret of all episodes; None where the problem is not finite.
         mean_return: Mean return of the episodes whose return is known.
-        scored_episodes: Their number. Episodes that replay old policies have no known return.
+        scored_episodes: Their number. Episodes that replay old policies have no known return, nor those that were cut.
+        truncated_episodes: Episodes that were cut before the horizon.
         gap: v_star minus the value of the last policy; None where the problem is not finite.
         phases: Policies that were played to their end.
         steps: Steps played.
@@ -64,6 +65,7 @@ class Outcome:
     regret: float | None = None
     mean_return: float | None = None
     scored_episodes: int = 0
+    truncated_episodes: int = 0
     gap: float | None = None
     phases: int = 0
     steps: int = 0
@@ -181,7 +183,8 @@ def play(cell: Cell) -> Outcome:
     return Outcome(
         regret=result.regret,
         mean_return=result.mean_return,
-        scored_episodes=cell.episodes - result.replay_episodes,
+        scored_episodes=result.main_episodes - result.truncated_episodes,
+        truncated_episodes=result.truncated_episodes,
         gap=result.gap,
         phases=result.phases,
         steps=result.steps,
@@ -196,15 +199,16 @@ def kept_points(curve: Sequence[Point]) -> list[list[float | None]]:
     """Episodes, regret, mean return so far, CPU seconds and bytes, at moments spread evenly in log episodes."""
     kept: list[list[float | None]] = []
     spacing = log(max(curve[-1].episodes, 2)) / _CURVE_POINTS
-    total, played, last = 0.0, 0, -1.0
+    total, scored, last = 0.0, 0, -1.0
     for i, point in enumerate(curve):
         final = i == len(curve) - 1
-        if point.mean_return is not None:  # of the episodes since the point before
-            total += (point.main_episodes - played) * point.mean_return
-            played = point.main_episodes
+        known = point.main_episodes - point.truncated_episodes
+        if point.mean_return is not None:  # of the episodes since the point before that were not cut
+            total += (known - scored) * point.mean_return
+            scored = known
         if final or log(max(point.episodes, 1)) >= last + spacing:
             last = log(max(point.episodes, 1))
-            mean = total / played if played else None
+            mean = total / scored if scored else None
             kept.append([point.episodes, point.regret, mean, point.cpu_seconds, point.nbytes])
     return kept
 

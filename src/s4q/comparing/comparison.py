@@ -27,8 +27,8 @@ from s4q.running.executors import Ray
 
 
 def compare(
-    problems: Iterable[str | Mapping[str, Any]] | Plan,
-    learners: Iterable[str | Mapping[str, Any]] = (),
+    problems: Iterable[str | Mapping[str, Any]],
+    learners: Iterable[str | Mapping[str, Any]],
     *,
     seeds: int = 5,
     episodes: int = 5000,
@@ -46,7 +46,7 @@ def compare(
     {"name": "DeepSea 20", "problem": "deep_sea", "size": 20}. `s4q.baselines.LEARNERS` holds the learners.
 
     Args:
-        problems: Built-in problems or ids of Gymnasium environments; or a Plan, which names everything.
+        problems: Built-in problems or ids of Gymnasium environments.
         learners: Learners by name.
         seeds: Number of seeds.
         episodes: Episodes of a run.
@@ -66,8 +66,23 @@ def compare(
     >>> [(row["learner"], row["regret"] < 50) for row in found]
     [('s4q', True), ('psrl', True)]
     """
+    plan = plan_of(problems, learners, seeds, episodes, first_seed)
+    return compare_plan(
+        plan, processes=processes, ray=ray, results=results, retry_failed=retry_failed, progress_bar=progress_bar
+    )
+
+
+def compare_plan(
+    plan: Plan,
+    *,
+    processes: int = 2,
+    ray: Ray | None = None,
+    results: str | PathLike[str] | None = None,
+    retry_failed: bool = False,
+    progress_bar: bool = False,
+) -> Comparison:
+    """Play all cells of a plan; see `compare`, which makes the plan of its arguments."""
     require_flag("retry_failed", retry_failed, "are failed runs played again?")
-    plan = problems if isinstance(problems, Plan) else plan_of(problems, learners, seeds, episodes, first_seed)
     require_count("processes", processes, "the number of runs at a time")
     if not isinstance(ray, Ray | None):
         raise ValueError(f"ray must be s4q.Ray(), or None for processes of this machine; got {ray!r}")
@@ -107,7 +122,7 @@ def _warn_of_other_code(kept: ResultsFile, missing: list[Cell]) -> None:
         warnings.warn(
             f"{kept.path} holds {len(others)} of these runs as another version of s4q played them ({others[0]}; this "
             f"is {playing_code()}); they are played again, and the old ones stay in the file",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -187,7 +202,7 @@ def _bar(total: int, done: int, wanted: bool) -> Iterator[Callable[[str], None]]
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("comparing", total=total, completed=done)
         yield lambda note: progress.update(task, advance=1, description=note)

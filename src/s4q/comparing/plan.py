@@ -12,10 +12,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
+
 from s4q.baselines.named_learners import named_learner
 from s4q.core.validation import require_count
+from s4q.problems.named_problems import BUILDERS
 
 _KEYS = ("problems", "learners", "seeds", "episodes", "first_seed")
+_MOST = 2**63 - 1  # numbers of the results file have 64 bits
 
 
 @final
@@ -56,6 +60,14 @@ class Plan:
         require_count("seeds", self.seeds, "the number of seeds")
         require_count("first_seed", self.first_seed, "the first seed", at_least=0)
         require_count("episodes", self.episodes, "the number of episodes of a run")
+        for name, last in (
+            ("seeds", self.seeds),
+            ("first_seed", self.first_seed + self.seeds - 1),
+            ("episodes", self.episodes),
+        ):
+            if last > _MOST:
+                raise ValueError(f"{name} must leave all numbers below 2**63; got {getattr(self, name)}")
+            object.__setattr__(self, name, int(getattr(self, name)))  # of NumPy too, which no file can hold
         for kind, ones in (("problems", self.problems), ("learners", self.learners)):
             if not ones:
                 raise ValueError(f"{kind} must name at least one; got none")
@@ -71,9 +83,22 @@ def _plain(value: Any) -> Any:
     """A setting with 1.0 written as 1, in lists and tables too."""
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return [_plain(one) for one in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _setting(name: str, value: Any) -> Any:
+    """A setting as plain Python: what a file can hold. Numbers and arrays of NumPy become numbers and lists."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _setting(name, one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_setting(name, one) for one in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ValueError(f"{name} must be a number, text, True or False, a list or a table; got {value!r}")
 
 
 def plan_of(
@@ -131,13 +156,22 @@ def _listed(kind: str, ones: Any) -> list[Any]:
 def _named(kind: str, one: Any) -> Named:
     """A string such as "deep_sea:size=20,seed=1", or a table with an entry `problem` or `learner`."""
     if isinstance(one, str):
-        what, colon, text = one.partition(":")
-        return Named(one, what, settings_of(one, text) if colon else {})
+        what, text = _parted(kind, one)
+        return Named(one, what, {} if text is None else settings_of(one, text))
     if not isinstance(one, Mapping) or not isinstance(one.get(kind), str):
         raise ValueError(f'a {kind} is a name, or a table with {kind} = "..."; got {one!r}')
-    settings = {key: value for key, value in one.items() if key not in (kind, "name")}
+    settings = {key: _setting(key, value) for key, value in one.items() if key not in (kind, "name")}
     shown = ", ".join(f"{key}={value}" for key, value in settings.items())
     return Named(str(one.get("name", f"{one[kind]}:{shown}" if shown else one[kind])), one[kind], settings)
+
+
+def _parted(kind: str, whole: str) -> tuple[str, str | None]:
+    """What is before the settings, and the settings. The id of an environment may have a colon: my_module:My-v0."""
+    what, colon, text = whole.partition(":")
+    if kind == "problem" and what not in BUILDERS and "=" not in text.split(":")[0]:
+        rest, colon, text = text.partition(":")
+        what = f"{what}:{rest}" if rest else what
+    return what, text if colon and text else None
 
 
 def written(one: Named) -> str:
@@ -146,30 +180,50 @@ def written(one: Named) -> str:
     Args:
         one: The problem or the learner.
 
-    >>> written(Named("shown", "deep_sea", {"size": 20, "low": [0.5, 1]}))
-    'deep_sea:size=20,low=[0.5, 1]'
+    >>> written(Named("shown", "deep_sea", {"size": 20, "low": [0.5, 1], "like": {"a": "x, y"}}))
+    'deep_sea:size=20,low=[0.5, 1],like={a = "x, y"}'
     """
-    settings = ",".join(f"{key}={json.dumps(value)}" for key, value in one.settings.items())
+    settings = ",".join(f"{key}={_toml(value)}" for key, value in one.settings.items() if value is not None)
     return f"{one.what}:{settings}" if settings else one.what
 
 
+def _toml(value: Any) -> str:
+    """A setting as TOML."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _key(name: str) -> str:
+    bare = name.isascii() and name.replace("_", "a").replace("-", "a").isalnum()
+    return name if bare else _toml(name)
+
+
 def settings_of(whole: str, text: str) -> dict[str, Any]:
-    """Values are written as in TOML; a comma inside brackets or braces separates nothing."""
-    pieces: list[str] = []
-    for piece in text.split(","):
-        if pieces and any(pieces[-1].count(left) > pieces[-1].count(right) for left, right in ("[]", "{}")):
-            pieces[-1] += f",{piece}"
-        else:
-            pieces.append(piece)
+    """The settings of a string. Values are written as in TOML; a comma inside one of them separates nothing.
+
+    Args:
+        whole: The whole string, for errors.
+        text: Its settings: key=value,key=value.
+    """
     found: dict[str, Any] = {}
-    for piece in pieces:
-        key, equals, value = piece.partition("=")
+    piece = None
+    for part in text.split(","):
+        piece = part if piece is None else f"{piece},{part}"
+        key, _, value = piece.partition("=")
         try:
             found[key.strip()] = tomllib.loads(f"x = {value}")["x"]
         except tomllib.TOMLDecodeError:
-            equals = ""
-        if not equals or not key.strip():
-            raise ValueError(
-                f'settings are written name:key=value,key=value, with text in "..." and true or false; got {whole!r}'
-            )
+            continue  # the value goes on behind the comma
+        if not key.strip():
+            break
+        piece = None
+    if piece is not None:
+        raise ValueError(
+            f'settings are written name:key=value,key=value, with text in "..." and true or false; got {whole!r}'
+        )
     return found

@@ -136,6 +136,8 @@ def _overview_cell(one: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _interval(one: Mapping[str, Any]) -> str:
+    if one["iqm"] is None:
+        return "not known"
     return f"{one['iqm']:.4g}" if one["low"] is None else f"{one['iqm']:.4g} [{one['low']:.4g}, {one['high']:.4g}]"
 
 
@@ -183,14 +185,15 @@ def _pictures(
     column = _REGRET if score == "regret" else _RETURN
     looks = {learner: (_COLOURS[i % 4], _STYLES[i // 4 % 4]) for i, learner in enumerate(learners)}
     better = "Lower is better." if score == "regret" else "Higher is better."
-    said = f"The mean over the seeds; the band is from the lowest to the highest seed. {better}"
-    yield _picture(
-        f"curve-{number}", f"{score.capitalize()} against episodes", plot_curves(rows, column, score, looks), said
-    )
-    said = f"IQM over the seeds, with its 95 % interval. {better}"
-    name = "regret" if score == "regret" else "mean return"
-    ends = [(one["learner"], one["iqm"], one["low"], one["high"]) for one in ranked]
-    yield _picture(f"end-{number}", "At the end", plot_ends(ends, name, looks), said)
+    known = [one for one in ranked if one["iqm"] is not None]
+    if known:
+        said = f"The mean over the seeds; the band is from the lowest to the highest seed. {better}"
+        title = f"{score.capitalize()} against episodes"
+        yield _picture(f"curve-{number}", title, plot_curves(rows, column, score, looks), said)
+        said = f"IQM over the seeds, with its 95 % interval. {better}"
+        name = "regret" if score == "regret" else "mean return"
+        ends = [(one["learner"], one["iqm"], one["low"], one["high"]) for one in known]
+        yield _picture(f"end-{number}", "At the end", plot_ends(ends, name, looks), said)
     held = sorted(ranked, key=lambda one: one["nbytes"] or 0)
     least, most = (byte_count(one["nbytes"] or 0) for one in (held[0], held[-1]))
     said = f"{held[0]['learner']} holds least at the end, {least}; {held[-1]['learner']} most, {most}."

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _RESAMPLES = 2000
 _ROUNDING = 1e-12  # of a return, an episode: regrets that differ by less are the same
 _LEFT_OUT_IF_NARROW = ("mean", "return", "policies", "learner CPU s")
+_BEST = "best: the interval meets that of the best learner."
 # How often in 100 a 95 % interval misses, by the number of seeds: it is at most from the lowest to the highest run.
 _MISSES = {2: 50, 3: 25, 4: 12}
 
@@ -68,8 +69,8 @@ class Comparison:
 
     Args:
         rows: A dict a run: problem, learner, seed, episodes, and the fields of an `Outcome`: regret, mean_return,
-            scored_episodes, gap, phases, steps, nbytes, cpu_seconds, learner_seconds, curve and error. A point of a
-            curve is (episodes, regret, mean return so far, CPU seconds, bytes).
+            scored_episodes, truncated_episodes, gap, phases, steps, nbytes, cpu_seconds, learner_seconds, curve and
+            error. A point of a curve is (episodes, regret, mean return so far, CPU seconds, bytes).
         refused: Why a learner was not played on a problem, by (problem, learner).
     """
 
@@ -128,6 +129,7 @@ class Comparison:
             narrow: True leaves out the columns that matter least, for windows of 80 columns. False by default.
         """
         from rich.table import Table
+        from rich.text import Text
 
         tables = []
         for problem in self.problems:
@@ -137,8 +139,8 @@ class Comparison:
             seeds = first["runs"] + first["failed"]
             title = f"{problem}: {first['episodes']:,} episodes, {seeds} seed{'s' * (seeds != 1)}"
             table = Table(
-                title=title,
-                caption="\n".join(["best: the interval meets that of the best learner.", *self.notes(problem)]),
+                title=Text(title, style="table.title"),  # Text: brackets in a name are no markup
+                caption=Text("\n".join([_BEST, *self.notes(problem)]), style="table.caption"),
                 caption_justify="left",
             )
             played = any(one["runs"] for one in lines)
@@ -150,7 +152,7 @@ class Comparison:
                 # Folded, not cut: half a number in a narrow window would be a wrong one.
                 table.add_column(header, justify="left" if header in ("learner", "best") else "right", overflow="fold")
             for one in in_order(lines):
-                table.add_row(*compress(_cells(one), shown))
+                table.add_row(*map(Text, compress(_cells(one), shown)))
             tables.append(table)
         return tables
 
@@ -176,11 +178,7 @@ class Comparison:
                 notes.append(f"{learner}: {len(errors)} of {len(rows)} runs failed, {errors[-1]}")
             partly = [row for row in rows if not row["error"] and _is_partly_scored(row)]
             if partly:
-                notes.append(
-                    f"{learner}: not ranked, because it replays old policies and the returns of those episodes are not "
-                    f"known; its mean return is that of {partly[-1]['scored_episodes']:,} of "
-                    f"{partly[-1]['episodes']:,} episodes"
-                )
+                notes.append(f"{learner}: not ranked, because {_why_partly(partly[-1])}")
         return [f"{note}." for note in notes]
 
     def plot(self, directory: str | PathLike[str]) -> list[str]:
@@ -213,15 +211,29 @@ class Comparison:
 
 
 def _is_partly_scored(row: Mapping[str, Any]) -> bool:
-    """Is the score a mean return, and that of a part of the episodes only? Replayed episodes have no known return."""
+    """Is the score a mean return, and that of a part of the episodes only?"""
     return row["regret"] is None and row["scored_episodes"] < row["episodes"]
+
+
+def _why_partly(row: Mapping[str, Any]) -> str:
+    cut = row["truncated_episodes"]
+    if cut:
+        why = (
+            f"{cut:,} of {row['episodes']:,} episodes were cut before the horizon and their returns are not known; "
+            "give the problem a horizon of at most the time limit of the environment"
+        )
+    else:
+        why = "it replays old policies and the returns of those episodes are not known"
+    if not row["scored_episodes"]:
+        return why
+    return f"{why}; its mean return is that of {row['scored_episodes']:,} of {row['episodes']:,} episodes"
 
 
 def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     done = [row for row in rows if not row["error"]]
     score = "regret" if any(row["regret"] is not None for row in done) else "mean_return"
     values = [row[score] for row in done if row[score] is not None]
-    found = interval(values) if values else Interval(float("nan"), None, None)
+    found = interval(values) if values else None
 
     def mean(column: str) -> float | None:
         known = [row[column] for row in done if row[column] is not None]
@@ -235,9 +247,9 @@ def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> di
         "failed": len(rows) - len(done),
         "ranked": len(done) == len(rows) and not any(map(_is_partly_scored, done)),
         "score": score,
-        "iqm": found.iqm,
-        "low": found.low,
-        "high": found.high,
+        "iqm": None if found is None else found.iqm,
+        "low": None if found is None else found.low,
+        "high": None if found is None else found.high,
         "mean": float(np.mean(values)) if values else None,
         **{column: mean(column) for column in ("mean_return", "gap", "phases", "nbytes")},
         **{column: mean(column) for column in ("learner_seconds", "cpu_seconds")},
@@ -266,8 +278,8 @@ def in_order(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """
 
     def place(one: Mapping[str, Any]) -> tuple[bool, bool, float]:
-        score = one["iqm"] if one["score"] == "regret" else -one["iqm"]
-        return not one["ranked"], not one["runs"], score if one["runs"] else 0.0
+        score = 0.0 if one["iqm"] is None else one["iqm"]
+        return not one["ranked"], one["iqm"] is None, score if one["score"] == "regret" else -score
 
     return sorted(lines, key=place)
 
@@ -278,7 +290,7 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
 
     if not one["runs"]:
         return [one["learner"], "failed", *["-"] * 7, ""]
-    shown = str(Interval(one["iqm"], one["low"], one["high"]))
+    shown = "-" if one["iqm"] is None else str(Interval(one["iqm"], one["low"], one["high"]))
     return [
         one["learner"],
         f"{shown} ({one['runs']} of {one['runs'] + one['failed']} runs)" if one["failed"] else shown,

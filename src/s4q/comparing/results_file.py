@@ -97,8 +97,9 @@ class ResultsFile:
     def find(self, cell: Cell) -> Outcome | None:
         """The outcome of a cell that this code has finished; None where it is not finished."""
         query = "SELECT outcome FROM cells WHERE problem = ? AND learner = ? AND seed = ? AND episodes = ? AND code = ?"
+        key = (*_key(cell), playing_code())
         try:
-            found = self._database.execute(query, (*_key(cell), playing_code())).fetchone()
+            found = self._database.execute(query, key).fetchone()
             return None if found is None else Outcome(**json.loads(found[0]))
         except (sqlite3.DatabaseError, ValueError, TypeError) as error:
             raise ResultsFileError(f"{self.path} is damaged ({error}); delete it, or choose another name") from None
