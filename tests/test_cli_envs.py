@@ -1,7 +1,9 @@
 """Environments of the command line: their arguments, modules of the current directory, and `train --evaluate`."""
 
+import html
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -154,7 +156,7 @@ def run_script(folder: Path, *arguments: object, code: int = 0, **variables: str
     """The command as it is installed: a script in another folder, so that the current directory is not on its path."""
     script = folder / "bin" / "s4q"
     script.parent.mkdir(exist_ok=True)
-    script.write_text("import sys\nfrom s4q.cli import app\nsys.exit(app())\n")
+    script.write_text("import sys\nfrom s4q.cli import app\nif __name__ == '__main__':\n    sys.exit(app())\n")
     source = str(Path(s4q.__file__).parent.parent)
     env = {**os.environ, "PYTHONPATH": source, **variables}
     words = [sys.executable, str(script), *(str(one) for one in arguments)]
@@ -175,6 +177,18 @@ def test_modules_of_the_current_directory_are_found(tmp_path: Path) -> None:
     assert s4q.load(tmp_path / "run" / "checkpoint.s4q").progress.episodes == 15
     refused = run_script(tmp_path, "train", *COIN, *SHORT, code=2, PYTHONSAFEPATH="1")
     assert "No module named 'coin_of_the_user'" in refused.stderr
+
+
+def test_a_comparison_finds_modules_of_the_current_directory(tmp_path: Path) -> None:
+    (tmp_path / "coin_of_the_user.py").write_text(MODULE)
+    coin = "coin_of_the_user:Coin-v0:horizon=3,reward_range=[0, 1],env_kwargs={prize = 0.5}"
+    words = ["-p", coin, "-l", "s4q", "--seeds", "2", "--episodes", "5", "--report", "page.html"]
+    done = run_script(tmp_path, "compare", *words)
+    assert "mean return" in done.stdout
+    page = html.unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
+    command = re.search(r"s4q (compare --problem .*) --seeds 2 --episodes 5", page)
+    assert command is not None
+    run_script(tmp_path, *shlex.split(command.group(1)), "--seeds", "1", "--episodes", "2")
 
 
 def test_an_id_without_a_module_does_not_look_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

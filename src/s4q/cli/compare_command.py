@@ -1,6 +1,7 @@
 """`s4q compare`: learners x problems x seeds in parallel, resumable, then tables with intervals and plots."""
 
 import json
+import os
 import shlex
 import sys
 import warnings
@@ -16,9 +17,11 @@ from rich.console import Console
 from s4q.baselines.named_learners import LEARNERS
 from s4q.cli.arguments import BUILDERS, QuietOption, refusals, whole_number
 from s4q.cli.executor_options import RayAddress, ray_at
+from s4q.cli.gym_envs import find_modules_here
 from s4q.comparing.comparison import compare_plan
 from s4q.comparing.plan import Plan, plan_of, read_plan, written
 from s4q.comparing.report_page import write_comparison
+from s4q.comparing.results import Comparison
 from s4q.report.html_files import is_page
 
 _OPTIONS = ("episodes", "processes", "seeds")  # options of this command that the library knows by the same name
@@ -96,6 +99,8 @@ def compare(
                     if key not in given:
                         raise ValueError(f"pass a TOML file, or --{key[:-1]} at least once")
                 plan = plan_of(**{"seeds": 5, "episodes": 5000, **given})
+            if any(":" in one.what for one in plan.problems):
+                find_modules_here()
             place = _report_place(report, results)
             _require_own_file(place, report, results, file)
             _require_folders(place, plots, asked=report is not None)
@@ -113,6 +118,7 @@ def compare(
         kept = "nothing was kept; pass --results" if results is None else f"go on with the same line; kept in {results}"
         typer.echo(f"interrupted: {kept}", err=True)
         raise typer.Exit(130) from None
+    _say_what_failed(found)
     if as_json:
         typer.echo(json.dumps([dict(row) for row in found.rows]))
     else:
@@ -125,6 +131,16 @@ def compare(
     if plots is not None:
         with refusals(_OPTIONS):
             typer.echo("\n".join(found.plot(plots)), err=as_json)
+    if all(row["error"] for row in found):
+        raise typer.Exit(1)
+
+
+def _say_what_failed(found: Comparison) -> None:
+    failed = sum(bool(row["error"]) for row in found)
+    if failed:
+        typer.echo(
+            f"note: {failed} of {len(found)} runs failed; --retry-failed plays those in --results again", err=True
+        )
 
 
 @contextmanager
@@ -174,6 +190,14 @@ def _require_folders(page: Path | None, plots: Path | None, asked: bool) -> None
         raise ValueError(f"the page cannot be {page}, which is a folder; name a file with --report")
     if plots is not None and plots.exists() and not plots.is_dir():
         raise ValueError(f"--plots {plots} is a file; name a folder")
+    for option, folder in (("--report", page and page.absolute().parent), ("--plots", plots and _existing(plots))):
+        if folder is not None and not os.access(folder, os.W_OK):
+            raise ValueError(f"{option}: nothing can be written to {folder}; name another folder")
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
 
 
 def _require_extras(report: Path | None, plots: Path | None) -> None:

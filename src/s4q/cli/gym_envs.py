@@ -61,7 +61,7 @@ def made_env(env_id: str, arguments: str | None = None) -> Any:
     except ImportError:
         raise ValueError(f'{known}, which needs pip install "s4q[gym]"; got {env_id!r}{meant(env_id)}') from None
     if ":" in env_id:
-        _find_modules_here()
+        find_modules_here()
     try:
         return gymnasium.make(env_id, **given)
     except Exception as error:  # also those of its own code, such as a missing argument
@@ -81,7 +81,7 @@ def _is_made(env_id: str) -> bool:
     return True
 
 
-def _find_modules_here() -> None:
+def find_modules_here() -> None:
     """Let modules of the current directory be imported, unless Python was told not to (-P)."""
     here = str(Path.cwd())
     if not sys.flags.safe_path and here not in sys.path and "" not in sys.path:

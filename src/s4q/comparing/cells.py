@@ -130,10 +130,19 @@ def problem_of(named: Named) -> FiniteMDP | tuple[Any, Any, Spec]:
 
 def _features(env: Any, settings: Mapping[str, Any]) -> PerAction | None:
     """The Fourier basis that the settings ask for; None for the default features of an Agent."""
-    if "low" not in settings and "high" not in settings and "order" not in settings:
+    given = [name for name in ("low", "high", "order") if name in settings]
+    if not given:
         return None
     space, actions = spaces_of(env)
+    if not isinstance(getattr(space, "low", None), np.ndarray):
+        raise ValueError(
+            f"{given[0]} is for a Fourier basis of real numbers, but observations are {space}; leave it out"
+        )
     low, high = settings.get("low", space.low), settings.get("high", space.high)
+    for name, ends in (("low", low), ("high", high)):
+        if np.shape(ends) != space.shape:
+            shown = f"{name} must have a number for each dimension of an observation, so the shape {space.shape}"
+            raise ValueError(f"{shown}; got {ends!r}")
     if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
         raise ValueError(
             "a Fourier basis needs the range of each observation, which the environment does not tell; add low=[...] "
@@ -175,11 +184,11 @@ def play(cell: Cell) -> Outcome:
     """One run. An error of the run is an outcome, so that it does not stop the others."""
     try:
         learner, collector = built(cell)
-        timed = TimedLearner(learner)
+        timed, at_first = TimedLearner(learner), learner.nbytes
         result = run(timed, collector, cell.episodes)
     except (ValueError, ArithmeticError) as error:
         return Outcome(error=" ".join(str(error).split()))
-    curve = kept_points(result.curve)
+    curve = kept_points(result.curve, at_first)
     return Outcome(
         regret=result.regret,
         mean_return=result.mean_return,
@@ -195,9 +204,21 @@ def play(cell: Cell) -> Outcome:
     )
 
 
-def kept_points(curve: Sequence[Point]) -> list[list[float | None]]:
-    """Episodes, regret, mean return so far, CPU seconds and bytes, at moments spread evenly in log episodes."""
+def kept_points(curve: Sequence[Point], nbytes: int) -> list[list[float | None]]:
+    """Episodes, regret, mean return so far, CPU seconds and bytes, at moments spread evenly in log episodes.
+
+    The first phase plays one policy and replays nothing, so that its regret grows in proportion to its episodes. So a
+    curve begins after one episode, also where the policy never changes.
+
+    Args:
+        curve: The points of a run.
+        nbytes: Bytes that the learner held at the beginning.
+    """
     kept: list[list[float | None]] = []
+    first, n = curve[0], curve[0].episodes
+    if n > 1 and not first.replay_episodes:
+        regret = None if first.regret is None else first.regret / n
+        kept.append([1, regret, first.mean_return, first.cpu_seconds / n, nbytes])
     spacing = log(max(curve[-1].episodes, 2)) / _CURVE_POINTS
     total, scored, last = 0.0, 0, -1.0
     for i, point in enumerate(curve):

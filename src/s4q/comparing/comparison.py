@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from os import PathLike
 from threading import Thread
-from typing import Any
+from time import monotonic
+from typing import Any, final
 
 from threadpoolctl import threadpool_limits
 
@@ -24,6 +25,9 @@ from s4q.comparing.results import Comparison
 from s4q.comparing.results_file import ResultsFile, playing_code
 from s4q.core.validation import require_count, require_flag
 from s4q.running.executors import Ray
+
+_MOST_LOST = 3  # workers, one after the other, before a run is finished
+_BETWEEN_LINES = 10.0  # seconds
 
 
 def compare(
@@ -60,7 +64,8 @@ def compare(
             goes on with the same arguments. Runs that other code of s4q played are played again, with a warning. None
             (default): nothing is written.
         retry_failed: True plays failed runs of `results` again. False by default: they are kept like others.
-        progress_bar: True shows a bar, on a terminal only.
+        progress_bar: True shows on standard error how far it has come: a bar on a terminal, elsewhere a line now and
+            then.
 
     >>> found = compare(["chain:n_states=3,horizon=3"], ["s4q", "psrl"], seeds=1, episodes=50, processes=1)
     >>> [(row["learner"], row["regret"] < 50) for row in found]
@@ -158,22 +163,46 @@ def _played(cells: list[Cell], processes: int, ray: Ray | None) -> Iterator[tupl
             for cell in cells:
                 yield cell, play(cell)
         return
+    left, lost = {cell_key(cell): cell for cell in cells}, 0  # lost: workers since the last run was finished
+    while left:
+        try:
+            for cell, outcome in _played_by_processes(list(left.values()), processes):
+                del left[cell_key(cell)]
+                lost = 0
+                yield cell, outcome
+        except BrokenProcessPool:
+            lost += 1
+            if lost == _MOST_LOST:
+                raise RuntimeError(
+                    f"{lost} times in a row a worker process ended before a run did; where memory ran out, pass fewer "
+                    "processes; finished runs are kept if `results` names a file"
+                ) from None
+            warnings.warn("a worker process was lost; the runs that were not finished are played again", stacklevel=4)
+
+
+def _played_by_processes(cells: list[Cell], processes: int) -> Iterator[tuple[Cell, Outcome]]:
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_start_worker)
     try:
+        _require_start(pool)
         cell_of: dict[Future[Outcome], Cell] = {pool.submit(play, cell): cell for cell in cells}
         waiting = set(cell_of)
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for one in done:
                 yield cell_of[one], one.result()
-    except BrokenProcessPool:
-        raise RuntimeError(
-            "a worker process ended before its run did; in a script, put the call of compare under "
-            'if __name__ == "__main__":, because workers import the script, or pass processes=1; where memory ran out, '
-            "pass fewer processes; finished runs are kept if `results` names a file"
-        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _require_start(pool: ProcessPoolExecutor) -> None:
+    """A script without a guard runs again in each worker, which ends before it has begun."""
+    try:
+        pool.submit(os.getpid).result()
+    except BrokenProcessPool:
+        raise RuntimeError(
+            "worker processes end as they begin; in a script, put the call of compare under "
+            'if __name__ == "__main__":, because workers import the script, or pass processes=1'
+        ) from None
 
 
 def _start_worker() -> None:
@@ -193,11 +222,31 @@ def _ignore(note: str) -> None:
     del note
 
 
+@final
+class _Lines:
+    """Lines about finished runs on standard error: one in ten seconds at most, and in a tenth of the time so far."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self._total, self._done = total, done
+        self._begun = self._last = monotonic()
+
+    def advance(self, note: str) -> None:
+        """Count a run; `note` says which it was."""
+        self._done += 1
+        now = monotonic()
+        if now - self._last >= max(_BETWEEN_LINES, 0.1 * (now - self._begun)):
+            self._last = now
+            print(f"{self._done:,} of {self._total:,} runs, the last one {note}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def _bar(total: int, done: int, wanted: bool) -> Iterator[Callable[[str], None]]:
-    """A progress bar on a terminal; nothing elsewhere."""
-    if not (wanted and sys.stderr.isatty()):
+    """A progress bar on a terminal; elsewhere a line now and then."""
+    if not wanted:
         yield _ignore
+        return
+    if not sys.stderr.isatty():
+        yield _Lines(total, done).advance
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -1,7 +1,8 @@
 """Plan: what is compared. Read from a TOML file, from flags, or from arguments of `compare`.
 
 A problem or a learner is a name, with settings where they differ from the usual ones. It can be written as a string,
-`"deep_sea:size=20"`, or as a table, `{name = "DeepSea 20", problem = "deep_sea", size = 20}`.
+`"deep_sea:size=20"`, or as a table, `{name = "DeepSea 20", problem = "deep_sea", size = 20}`. A setting `name` is the
+name shown in tables.
 """
 
 import json
@@ -157,7 +158,8 @@ def _named(kind: str, one: Any) -> Named:
     """A string such as "deep_sea:size=20,seed=1", or a table with an entry `problem` or `learner`."""
     if isinstance(one, str):
         what, text = _parted(kind, one)
-        return Named(one, what, {} if text is None else settings_of(one, text))
+        found = {} if text is None else settings_of(one, text)
+        return Named(str(found.pop("name", one)), what, found)
     if not isinstance(one, Mapping) or not isinstance(one.get(kind), str):
         raise ValueError(f'a {kind} is a name, or a table with {kind} = "..."; got {one!r}')
     settings = {key: _setting(key, value) for key, value in one.items() if key not in (kind, "name")}
@@ -180,11 +182,13 @@ def written(one: Named) -> str:
     Args:
         one: The problem or the learner.
 
-    >>> written(Named("shown", "deep_sea", {"size": 20, "low": [0.5, 1], "like": {"a": "x, y"}}))
-    'deep_sea:size=20,low=[0.5, 1],like={a = "x, y"}'
+    >>> written(Named("far", "deep_sea", {"size": 20, "low": [0.5, 1], "like": {"a": "x, y"}}))
+    'deep_sea:size=20,low=[0.5, 1],like={a = "x, y"},name="far"'
     """
-    settings = ",".join(f"{key}={_toml(value)}" for key, value in one.settings.items() if value is not None)
-    return f"{one.what}:{settings}" if settings else one.what
+    settings = [f"{key}={_toml(value)}" for key, value in one.settings.items() if value is not None]
+    if one.name != one.what and not one.name.startswith(f"{one.what}:"):  # it was given, not made of the settings
+        settings.append(f"name={_toml(one.name)}")
+    return f"{one.what}:{','.join(settings)}" if settings else one.what
 
 
 def _toml(value: Any) -> str:

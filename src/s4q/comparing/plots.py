@@ -27,7 +27,7 @@ def plot_problems(rows: Sequence[Mapping[str, Any]], directory: str | PathLike[s
     """
     folder, files = Path(directory), dict[str, str]()  # problems by the names of their files
     for problem in dict.fromkeys(row["problem"] for row in rows):
-        name = stem = re.sub(r"[^A-Za-z0-9.-]+", "_", problem)
+        name = stem = re.sub(r"[^\w.-]+", "_", problem).lstrip(".") or "problem"
         number = 2
         while name in files:
             name, number = f"{stem}_{number}", number + 1
@@ -51,14 +51,16 @@ def figure_of_problem(rows: Sequence[Mapping[str, Any]], problem: str) -> Figure
         rows: The rows of a Comparison.
         problem: The name of the problem.
     """
-    here = [row for row in rows if row["problem"] == problem and row["curve"]]
+    every = [row for row in rows if row["problem"] == problem]
+    here = [row for row in every if row["curve"]]
     score = _REGRET if any(row["regret"] is not None for row in here) else _RETURN
-    figure = Figure(figsize=(15, 4.5), layout="constrained")
-    learners = list(dict.fromkeys(row["learner"] for row in here))
+    learners = list(dict.fromkeys(row["learner"] for row in every))
+    finished = {row["learner"] for row in here}
+    figure = Figure(figsize=(17, max(4.5, 1.0 + 0.2 * len(learners))), layout="constrained")
     for axes, (column, label) in zip(figure.subplots(1, 3, sharey=True), _AXES, strict=True):
         shown = []
         for number, learner in enumerate(learners):
-            color, mark = f"C{number % 10}", "o" if number < 10 else "s"
+            color, mark = f"C{number % 10}", "osD^"[number // 10 % 4]
             for row in here:
                 points = [[p[column], p[score]] for p in row["curve"] if p[score] is not None]
                 if row["learner"] == learner and points:
@@ -66,13 +68,13 @@ def figure_of_problem(rows: Sequence[Mapping[str, Any]], problem: str) -> Figure
                     axes.plot(*table.T, color=color, lw=0.7, alpha=0.6)
                     axes.plot(*table[-1], mark, color=color, ms=4)
                     shown += points
-            axes.plot([], [], f"{mark}-", color=color, ms=4, label=plain_name(learner))
+            name = plain_name(learner) if learner in finished else f"{plain_name(learner)} (failed)"
+            axes.plot([], [], f"{mark}-", color=color, ms=4, label=name)
         axes.set_xlabel(label)
         log_if_wide(axes.xaxis, [x for x, _ in shown])
         if score == _REGRET:
             log_if_wide(axes.yaxis, [y for _, y in shown])
     figure.axes[0].set_ylabel("regret" if score == _REGRET else "mean return so far")
-    if learners:
-        figure.axes[-1].legend(fontsize=7)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False)
     figure.suptitle(plain_name(problem))
     return figure

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _EPISODES, _REGRET, _RETURN, _BYTES = 0, 1, 2, 4  # columns of a kept curve
 _COLOURS, _STYLES = (BLUE, ORANGE, GREEN, PURPLE), ("-", (0, (4, 2)), (0, (1, 1.2)), (0, (5, 1, 1, 1)))
+_WIDTHS = (1.6, 0.7)
+Look = tuple[str, Any, float]  # colour, line style, width
 _GRID = 60  # points of a mean curve
 
 
@@ -89,10 +91,16 @@ def render(found: "Comparison", command: str | None = None) -> str:
         meaning=_meaning(summary),
         tiles=tiles,
         overview=overview,
-        overview_note="IQM over the seeds; in brackets its 95 % interval. Bold: best, or not to be told from the best.",
+        overview_note=_overview_note(len({row["seed"] for row in found.rows})),
         problems=[_problem(found, problem, i, summary, learners) for i, problem in enumerate(found.problems)],
         command=command,
     )
+
+
+def _overview_note(seeds: int) -> str:
+    if seeds == 1:
+        return "Of one seed, so there is no interval. Bold: the best, which may be luck."
+    return "IQM over the seeds; in brackets its 95 % interval. Bold: best, or not to be told from the best."
 
 
 def headline(summary: Sequence[Mapping[str, Any]]) -> str:
@@ -183,7 +191,7 @@ def _pictures(
     learners: Sequence[str],
 ) -> Iterator[dict[str, str]]:
     column = _REGRET if score == "regret" else _RETURN
-    looks = {learner: (_COLOURS[i % 4], _STYLES[i // 4 % 4]) for i, learner in enumerate(learners)}
+    looks = {one: (_COLOURS[i % 4], _STYLES[i // 4 % 4], _WIDTHS[i // 16 % 2]) for i, one in enumerate(learners)}
     better = "Lower is better." if score == "regret" else "Higher is better."
     known = [one for one in ranked if one["iqm"] is not None]
     if known:
@@ -208,21 +216,21 @@ def _picture(name: str, title: str, ax: "Axes", text: str) -> dict[str, str]:
     return {"name": name, "title": title, "svg": inline_svg(ax, name, f"{title}. {text}"), "text": text}
 
 
-def plot_curves(
-    rows: Sequence[Mapping[str, Any]], column: int, name: str, looks: Mapping[str, tuple[str, Any]]
-) -> "Axes":
+def plot_curves(rows: Sequence[Mapping[str, Any]], column: int, name: str, looks: Mapping[str, Look]) -> "Axes":
     """A number of the kept curves against episodes: a mean line and a band for each learner.
 
     Args:
         rows: The runs of one problem.
         column: Which number of a curve.
         name: What it is.
-        looks: Colour and line style of each learner.
+        looks: Colour, line style and line width of each learner.
     """
-    ax = new_axes((4.4, 3.4))
+    longest = max(map(len, looks))
+    n_columns = 3 if longest <= 12 else 2 if longest <= 20 else 1
+    ax = new_axes((4.4, 3.0 + 0.17 * -(-len(looks) // n_columns)))
     shown: list[float] = []
     episodes = [float(point[_EPISODES]) for row in rows for point in row["curve"]]
-    for learner, (colour, style) in looks.items():
+    for learner, (colour, style, width) in looks.items():
         tables = [_table(row["curve"], column) for row in rows if row["learner"] == learner]
         tables = [table for table in tables if len(table)]
         if not tables:
@@ -230,14 +238,16 @@ def plot_curves(
         grid = np.geomspace(max(table[0, 0] for table in tables), min(table[-1, 0] for table in tables), _GRID)
         lines = np.array([np.interp(grid, table[:, 0], table[:, 1]) for table in tables])
         mean = lines.mean(axis=0)
-        ax.plot(grid, mean, color=colour, linestyle=style, linewidth=1.6, label=plain_name(learner))
+        ax.plot(grid, mean, color=colour, linestyle=style, linewidth=width, label=plain_name(learner))
         if len(lines) > 1:
             ax.fill_between(grid, lines.min(axis=0), lines.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         shown += [float(mean.min()), float(mean.max())]
     log_if_wide(ax.xaxis, episodes)
     log_if_wide(ax.yaxis, shown)
     label(ax, "episodes", name)
-    figure_of(ax).legend(loc="outside upper left", ncols=3, frameon=False, fontsize=8, handlelength=2.4, labelcolor=INK)
+    figure_of(ax).legend(
+        loc="outside upper left", ncols=n_columns, frameon=False, fontsize=8, handlelength=2.4, labelcolor=INK
+    )
     return ax
 
 
@@ -249,14 +259,14 @@ def _table(curve: Sequence[Sequence[float | None]], column: int) -> Array:
 
 
 def plot_ends(
-    ends: Sequence[tuple[str, float, float | None, float | None]], name: str, looks: Mapping[str, tuple[str, Any]]
+    ends: Sequence[tuple[str, float, float | None, float | None]], name: str, looks: Mapping[str, Look]
 ) -> "Axes":
     """A number at the end of the runs of each learner, with its interval where there is one.
 
     Args:
         ends: Learner, number, and the ends of its interval, from top to bottom.
         name: What the number is.
-        looks: Colour and line style of each learner.
+        looks: Colour, line style and line width of each learner.
     """
     ax = new_axes((4.4, max(2.2, 0.7 + 0.27 * len(ends))))
     for i, (learner, value, low, high) in enumerate(ends):

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import compress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -20,6 +19,7 @@ _RESAMPLES = 2000
 _ROUNDING = 1e-12  # of a return, an episode: regrets that differ by less are the same
 _LEFT_OUT_IF_NARROW = ("mean", "return", "policies", "learner CPU s")
 _BEST = "best: the interval meets that of the best learner."
+_COLUMNS = ("learner", "score", "mean", "return", "end gap", "policies", "bytes", "learner CPU s", "CPU s", "best")
 # How often in 100 a 95 % interval misses, by the number of seeds: it is at most from the lowest to the highest run.
 _MISSES = {2: 50, 3: 25, 4: 12}
 
@@ -135,7 +135,7 @@ class Comparison:
         for problem in self.problems:
             lines = [one for one in self.summary() if one["problem"] == problem]
             by_regret = any(one["score"] == "regret" for one in lines)
-            first = lines[0]
+            first, shown = lines[0], list[int]()
             seeds = first["runs"] + first["failed"]
             title = f"{problem}: {first['episodes']:,} episodes, {seeds} seed{'s' * (seeds != 1)}"
             table = Table(
@@ -145,14 +145,21 @@ class Comparison:
             )
             played = any(one["runs"] for one in lines)
             score = f"{'regret' if by_regret else 'mean return' if played else 'score'}, IQM [95 %]"
-            costs = ("policies", "bytes", "learner CPU s", "CPU s")
-            headers = ("learner", score, "mean", "return", "end gap", *costs, "best")
-            shown = [not (narrow and header in _LEFT_OUT_IF_NARROW) for header in headers]
-            for header in compress(headers, shown):
-                # Folded, not cut: half a number in a narrow window would be a wrong one.
-                table.add_column(header, justify="left" if header in ("learner", "best") else "right", overflow="fold")
-            for one in in_order(lines):
-                table.add_row(*map(Text, compress(_cells(one), shown)))
+            rows = [_cells(one) for one in in_order(lines)]
+            for i, name in enumerate(_COLUMNS):
+                empty = name != "best" and all(row[i] == "-" for row in rows)
+                if empty or (narrow and name in _LEFT_OUT_IF_NARROW) or (name == "return" and not by_regret):
+                    continue  # where returns are the score, the column "mean" has them
+                shown.append(i)
+                # Folded, not cut: half a number in a narrow window would be a wrong one. Names are folded first.
+                table.add_column(
+                    score if name == "score" else name,
+                    justify="left" if name in ("learner", "best") else "right",
+                    overflow="fold",
+                    no_wrap=narrow and name != "learner",
+                )
+            for row in rows:
+                table.add_row(*[Text(row[i]) for i in shown])
             tables.append(table)
         return tables
 
@@ -164,6 +171,8 @@ class Comparison:
         """
         seeds = len({row["seed"] for row in self.rows if row["problem"] == problem})
         notes = []
+        if seeds == 1:
+            notes.append("one seed has no interval: who is best may be luck")
         if seeds in _MISSES:
             misses = f"misses the true value about {_MISSES[seeds]} times in 100, not 5"
             notes.append(f"{seeds} seeds are few: a 95 % interval of {seeds} {misses}")
