@@ -3,7 +3,7 @@
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | `s4q audit`: a statement or an assumption fails |
+| 1 | `s4q audit`: a statement or an assumption fails; `s4q compare`: every run failed |
 | 2 | the command was refused: an option, a file, a name or an environment is wrong |
 | 3 | something failed that should not: s4q itself, or the machine |
 | 128 + n | ended by signal n: 130 after Ctrl-C, 143 after SIGTERM |

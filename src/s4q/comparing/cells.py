@@ -28,6 +28,7 @@ from s4q.running.curve import Point
 from s4q.running.loop import run
 
 _CURVE_POINTS = 60  # of a kept curve, evenly spaced in log episodes
+_FIRST_POINTS = 10
 _ENV_SETTINGS = ("horizon", "reward_range", "value_bound", "low", "high", "order", "env_kwargs")
 
 
@@ -207,18 +208,11 @@ def play(cell: Cell) -> Outcome:
 def kept_points(curve: Sequence[Point], nbytes: int) -> list[list[float | None]]:
     """Episodes, regret, mean return so far, CPU seconds and bytes, at moments spread evenly in log episodes.
 
-    The first phase plays one policy and replays nothing, so that its regret grows in proportion to its episodes. So a
-    curve begins after one episode, also where the policy never changes.
-
     Args:
         curve: The points of a run.
         nbytes: Bytes that the learner held at the beginning.
     """
-    kept: list[list[float | None]] = []
-    first, n = curve[0], curve[0].episodes
-    if n > 1 and not first.replay_episodes:
-        regret = None if first.regret is None else first.regret / n
-        kept.append([1, regret, first.mean_return, first.cpu_seconds / n, nbytes])
+    kept = _beginning(curve[0], nbytes)
     spacing = log(max(curve[-1].episodes, 2)) / _CURVE_POINTS
     total, scored, last = 0.0, 0, -1.0
     for i, point in enumerate(curve):
@@ -231,6 +225,24 @@ def kept_points(curve: Sequence[Point], nbytes: int) -> list[list[float | None]]
             last = log(max(point.episodes, 1))
             mean = total / scored if scored else None
             kept.append([point.episodes, point.regret, mean, point.cpu_seconds, point.nbytes])
+    return kept
+
+
+def _beginning(first: Point, nbytes: int) -> list[list[float | None]]:
+    """Points of the first phase, which plays one policy: its regret grows in proportion to its episodes.
+
+    Without them a learner whose policy never changes would have no curve. The bytes lie on a line too. A phase that
+    replays old policies has no such points.
+    """
+    n = first.episodes
+    if n == 1 or first.replay_episodes:
+        return []
+    kept: list[list[float | None]] = []
+    for k in np.unique(np.geomspace(1, n, _FIRST_POINTS).round().astype(int))[:-1].tolist():
+        share = k / n
+        regret = None if first.regret is None else share * first.regret
+        held = nbytes + share * (first.nbytes - nbytes)
+        kept.append([k, regret, first.mean_return, share * first.cpu_seconds, held])
     return kept
 
 

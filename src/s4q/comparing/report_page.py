@@ -225,9 +225,10 @@ def plot_curves(rows: Sequence[Mapping[str, Any]], column: int, name: str, looks
         name: What it is.
         looks: Colour, line style and line width of each learner.
     """
-    longest = max(map(len, looks))
-    n_columns = 3 if longest <= 12 else 2 if longest <= 20 else 1
-    ax = new_axes((4.4, 3.0 + 0.17 * -(-len(looks) // n_columns)))
+    named = {row["learner"] for row in rows}  # not those that failed
+    longest = max(map(len, named))
+    n_columns = 3 if longest <= 12 else 2 if longest <= 26 else 1
+    ax = new_axes((4.4, 3.0 + 0.17 * -(-len(named) // n_columns)))
     shown: list[float] = []
     episodes = [float(point[_EPISODES]) for row in rows for point in row["curve"]]
     for learner, (colour, style, width) in looks.items():
