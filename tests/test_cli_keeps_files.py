@@ -156,7 +156,7 @@ def test_the_demo_writes_over_demos_only(tmp_path: Path, run: Path, monkeypatch:
 
 
 def test_a_page_never_replaces_results_or_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("s4q.cli.compare_command.compared", lambda *_, **__: pytest.fail("it was played"))
+    monkeypatch.setattr("s4q.cli.compare_command.compare_plan", lambda *_, **__: pytest.fail("it was played"))
     plan = tmp_path / "plan.toml"
     plan.write_text('problems = ["chain"]\nlearners = ["s4q"]\nseeds = 1\nepisodes = 9\n')
     results = tmp_path / "r.sqlite"
