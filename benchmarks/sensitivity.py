@@ -19,7 +19,7 @@ import s4q
 from benchmarks.practical import random_mdp
 from s4q.core.optimism import QLevel
 from s4q.learners import presets
-from s4q.learners.widths import data_scale, with_data_scaled_bonus
+from s4q.learners.widths import data_scale, standard_errors, with_data_scaled_bonus
 from s4q.problems import FiniteMDP
 
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -61,7 +61,7 @@ def moved(name: str, constant: str, factor: float, seed: int) -> float:
         with patch.object(presets.Constants, "threshold", longer):
             return regret(mdp, episodes, seed)
     default = {
-        "bonus_width": data_scale(mdp.spec.well_specified, mdp.spec.block_dim).errors,
+        "bonus_width": standard_errors(data_scale(mdp.spec.well_specified, mdp.spec.block_dim), mdp.horizon),
         "ridge": 1e-6,
         "c_replay": 0.25,
         "memory_bytes": 10_000,

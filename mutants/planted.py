@@ -43,6 +43,7 @@ PLANTED = [
     Fault("widths.py", "return TABLE if block_dim == 1 else EXACT", "return EXACT", _NESTED),
     Fault("widths.py", "return TABLE if block_dim == 1 else EXACT", "return TABLE", _NESTED),
     Fault("widths.py", "return INEXACT", "return EXACT", _NESTED),
+    Fault("widths.py", "scale.one_level / sqrt(horizon)", "scale.one_level / horizon", _NESTED),
     Fault("widths.py", "scale.floor * root_of_levels(horizon)", "scale.floor", _NESTED),
     Fault("widths.py", "ceiling=value_bound**2 / 4", "ceiling=value_bound / 4", _NESTED),
     Fault("presets.py", '(1.0 if self.epochs == "single" else 4.0) / self.c_replay', "1.0 / self.c_replay"),

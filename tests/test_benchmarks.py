@@ -6,6 +6,7 @@ Their numbers are checked by hand, and each command is run once in this process.
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -331,13 +332,21 @@ def test_the_rules_for_groups_of_states_are_switched_off_and_on_again(capsys: py
 
 
 def test_families_on_which_nothing_was_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A cell by hand; V* of the six arms and of a bandit by hand; and the command with a few episodes."""
-    outcomes = [unseen_families.Outcome(regret, gap) for regret, gap in ((1.0, 0.0), (3.0, 0.2))]
+    """Cells, late losses and V* of some families by hand; and the command with a few episodes."""
+    outcomes = [unseen_families.Outcome(regret, late) for regret, late in ((1.0, 0.0), (3.0, 0.2))]
     assert unseen_families.cell(outcomes) == "2 ± 1, 1 stuck"
     assert unseen_families.cell(outcomes[:1]) == "1"
     assert unseen_families.cell([unseen_families.Outcome(None, None)]) == "-"
+    # 2 of the 8 lost from episode 60 on were lost in the last 10 of 100.
+    curve = [SimpleNamespace(episodes=episodes, regret=regret) for episodes, regret in ((60, 4.0), (100, 12.0))]
+    assert unseen_families.late_loss(SimpleNamespace(episodes=100, curve=curve)) == pytest.approx(0.2)
     arms = unseen_families.arms(3, 10, 3)
     assert arms.v_star == pytest.approx(3 * arms.rewards.max())
+    contexts = unseen_families.contexts(3)
+    assert contexts.v_star == pytest.approx(contexts.rewards[0].max(axis=1).mean())
+    rooms = unseen_families.two_steps(3)
+    paid = rooms.rewards[0, 1:].max(axis=1)
+    assert rooms.v_star == pytest.approx(0.8 * paid.max() + 0.2 * paid.mean())
     best = 0.0  # of k steps left at the start: the rarest arm, then its pay for ever
     for k in range(1, 21):
         best = max(

@@ -157,7 +157,9 @@ class LiteralConstants:
 
     def kappa(self, h: int) -> float:
         """Standard errors in the bonus of `practical`."""
-        usual = 0.2 if not self.spec.well_specified else 0.25 if self.spec.block_dim == 1 else 0.5
+        usual = 0.5 if self.spec.well_specified else 0.2
+        if self.spec.well_specified and self.spec.block_dim == 1:
+            usual = 0.5 if self.spec.horizon == 1 else max(0.25, np.sqrt(0.25 / self.spec.horizon))
         return usual if self.given_width is None else one_of(self.given_width, h)
 
 

@@ -37,6 +37,7 @@ from s4q.learners.widths import (
     practical_ridge,
     risk_radius,
     self_normalised_radius,
+    standard_errors,
     with_data_scaled_bonus,
 )
 
@@ -143,7 +144,8 @@ class Constants:
         """
         if self.fixed_width is not None:
             return self.fixed_width
-        return np.full(self.spec.horizon, data_scale(self.spec.well_specified, self.spec.block_dim).errors)
+        scale = data_scale(self.spec.well_specified, self.spec.block_dim)
+        return np.full(self.spec.horizon, standard_errors(scale, self.spec.horizon))
 
     def width(self, level: int, phase: int, n_total: int, gram: Array, ridge: float) -> Array:
         """The bonus is width (n_blocks,) times |phi| in the metric of (gram + ridge I)^-1; not of `practical`."""

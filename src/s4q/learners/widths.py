@@ -28,16 +28,17 @@ class Theory:
 class DataScale:
     """How the bonus of `practical` follows from the spread of the targets."""
 
-    errors: float  # standard errors in the bonus, before they grow
+    errors: float  # standard errors in the bonus with many levels, before they grow
+    one_level: float  # the same with one level; with more it is divided by the root of their number, down to `errors`
     growth: float  # of their square, per logarithm of the samples a feature
     floor: float  # least standard deviation of a target, as a share of the value bound, up to 10 levels
 
 
 # The bonus of tables is narrow at first, because a wide one costs more than it gains in short runs, and it widens with
 # the samples. A narrow bonus needs a higher floor: after a few equal samples the floor is most of it.
-TABLE = DataScale(errors=0.25, growth=0.3, floor=0.06)
-EXACT = DataScale(errors=0.5, growth=0.05, floor=0.03)
-INEXACT = DataScale(errors=0.2, growth=0.05, floor=0.03)
+TABLE = DataScale(errors=0.25, one_level=0.5, growth=0.3, floor=0.06)
+EXACT = DataScale(errors=0.5, one_level=0.5, growth=0.05, floor=0.03)
+INEXACT = DataScale(errors=0.2, one_level=0.2, growth=0.05, floor=0.03)
 _LOWER_ORDER = 2.5  # times the geometric mean of the value bound and the residual's standard deviation
 _ROUNDING = 1e-11  # of the sum of squares: what a fit leaves over below it is rounding, and what a tiny ridge adds
 PAPER = Theory(ridge=4 / log(36 / 35), trigger=32 * 2 + 8 * 7 / 3, risk=64.0, inflation=sqrt(2))
@@ -219,6 +220,22 @@ def data_scale(exact: bool, block_dim: int) -> DataScale:
     if not exact:
         return INEXACT
     return TABLE if block_dim == 1 else EXACT
+
+
+def standard_errors(scale: DataScale, horizon: int) -> float:
+    """How many standard errors the bonus has, before they grow with the samples.
+
+    The bonuses of an episode add up over its levels like their number, and independent errors only like its root. So a
+    level of a table needs less of a bonus the more levels there are, and a bandit, which has one, needs the most.
+
+    Args:
+        scale: That of the features.
+        horizon: Number of levels.
+
+    >>> [round(standard_errors(TABLE, horizon), 2) for horizon in (1, 2, 3, 4, 100)], standard_errors(EXACT, 1)
+    ([0.5, 0.35, 0.29, 0.25, 0.25], 0.5)
+    """
+    return max(scale.errors, scale.one_level / sqrt(horizon))
 
 
 def root_of_levels(horizon: int) -> float:
