@@ -1,12 +1,13 @@
 """What each stabiliser of S3Q and S4Q is for: `python -m benchmarks.ablations --figure docs/ablations.png`.
 
-Seven tables: the second-order step, the target network, policy replay, discounting in its place, the bonus and the
-doubling epochs, Baird's star, and the memory of experience replay. Numbers are exact values of finite problems, except
-the bytes.
+Eight tables: the second-order step, the target network, policy replay, discounting in its place, the bonus and the
+doubling epochs, Baird's star in short and in long runs, and the memory of experience replay. Numbers are exact values
+of finite problems, except the bytes.
 """
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -156,30 +157,43 @@ def forgetting(powers: Sequence[int] = (4, 6, 8, 10)) -> Table:
     return table
 
 
-def baird(episodes: int = 100, parts: int = 5, powers: Sequence[int] = (4, 6, 8)) -> tuple[Table, Curves]:
-    """Largest parameter of linear Q-learning with shared weights, and the error of S3Q."""
+STARS: dict[str, Callable[[FiniteMDP], s4q.Learner]] = {
+    "Q-learning, shared weights": lambda mdp: QLearning(mdp, 1.0, shared=True),
+    "Q-Rex, shared weights, a new target after every episode": lambda mdp: QRex(mdp, 1.0, shared=True, target_every=1),
+    "Q-Rex, shared weights, a target that stands still for 50": lambda mdp: QRex(
+        mdp, 1.0, shared=True, target_every=50
+    ),
+    "Q-learning, one parameter a level": lambda mdp: QLearning(mdp, 1.0),
+    "S3Q": lambda mdp: s4q.S3Q(mdp, UniformPolicy(7)),
+}
+
+
+def baird(episodes: int = 100, parts: int = 5) -> tuple[Table, Curves]:
+    """Largest parameter of learners on Baird's star under a uniform behaviour."""
+    mdp, curves = s4q.problems.baird(), Curves()
+    points = [float(episodes * (part + 1)) for part in range(parts)]
+    columns = (f"{point:,.0f} episodes" for point in points)
+    table = empty(f"Baird's star, V* = {mdp.v_star:.2f}, uniform behaviour: largest parameter", "learner", *columns)
+    for name, build in STARS.items():
+        learner, collector, sizes = build(mdp), EpisodeCollector(mdp, seed=0), list[float]()
+        for _ in points:
+            sizes.append(float(np.abs(s4q.run(learner, collector, episodes).q.theta).max()))
+        table.add_row(name, *(f"{size:.3g}" for size in sizes))
+        curves[name] = (points, sizes)
+    return table, curves
+
+
+def baird_in_the_long_run(powers: Sequence[int] = (3, 4), s3q_powers: Sequence[int] = (4, 6, 8)) -> Table:
+    """A target that stands still beside one parameter a level, and the error of S3Q."""
     mdp = s4q.problems.baird()
-    learner, collector = QLearning(mdp, 1.0, shared=True), EpisodeCollector(mdp, seed=0)
-    table = empty(f"Baird's star, V* = {mdp.v_star:.2f}, uniform behaviour", "learner", "episodes", "largest parameter")
-    points, sizes = list[float](), list[float]()
-    for _ in range(parts):
-        s4q.run(learner, collector, episodes)
-        points.append(float(learner.n_episodes))
-        sizes.append(float(np.abs(learner.theta).max()))
-        table.add_row("Q-learning, shared weights", f"{points[-1]:,.0f}", f"{sizes[-1]:.3g}")
-    others: dict[str, QLearning | QRex] = {
-        "Q-learning, one parameter a level": QLearning(mdp, 1.0),
-        "Q-Rex, shared weights, a new target after every episode": QRex(mdp, 1.0, shared=True, target_every=1),
-        "Q-Rex, shared weights, a target that stands still for 50": QRex(mdp, 1.0, shared=True, target_every=50),
-    }
-    for name, other in others.items():
-        s4q.run(other, EpisodeCollector(mdp, seed=0), episodes * parts)
-        table.add_row(name, f"{episodes * parts:,}", f"{np.abs(other.theta).max():.3g}")
-    for power in powers:
-        q = s4q.run(s4q.S3Q(mdp, UniformPolicy(7)), CountCollector(mdp, seed=0), 10**power).q
+    table = empty("Baird's star in the long run", "learner", "episodes", "largest parameter", "largest error of Q")
+    cases = [(name, power) for name in list(STARS)[2:4] for power in powers] + [("S3Q", power) for power in s3q_powers]
+    for name, power in cases:
+        collector = (CountCollector if name == "S3Q" else EpisodeCollector)(mdp, seed=0)
+        q = s4q.run(STARS[name](mdp), collector, 10**power).q
         error = np.abs(mdp.q_values(q) - mdp.q_star)[mdp.reachable].max()
-        table.add_row(f"S3Q (largest error {error:.2f})", f"{10**power:,}", f"{np.abs(q.theta).max():.3g}")
-    return table, {"Q-learning, shared weights": (points, sizes)}
+        table.add_row(name, f"{10**power:,}", f"{np.abs(q.theta).max():.3g}", f"{error:.2f}")
+    return table
 
 
 def memory(episodes: int = 100, parts: int = 3) -> Table:
@@ -206,15 +220,26 @@ def memory(episodes: int = 100, parts: int = 3) -> Table:
     return table
 
 
-def figure(panels: Sequence[tuple[str, str, str, bool, Curves]], path: Path) -> None:
-    """One plot for each panel: title, labels of both axes, is y logarithmic, lines."""
-    page = Figure(figsize=(5 * len(panels), 4.2), layout="constrained")
-    for axes, (title, below, beside, logarithmic, curves) in zip(page.subplots(1, len(panels)), panels, strict=True):
-        for name, (x, y) in curves.items():
+@dataclass(frozen=True)
+class Panel:
+    """A plot of the figure."""
+
+    title: str
+    below: str  # label of the x axis
+    beside: str  # label of the y axis
+    curves: Curves
+    scales: tuple[str, str] = ("log", "log")  # of x and y
+
+
+def figure(panels: Sequence[Panel], path: Path) -> None:
+    """Two plots in a row."""
+    n_rows = (len(panels) + 1) // 2
+    page = Figure(figsize=(11, 4.4 * n_rows), layout="constrained")
+    for axes, panel in zip(page.subplots(n_rows, 2).flat, panels, strict=True):
+        for name, (x, y) in panel.curves.items():
             axes.plot(x, y, "o-", ms=3, label=name)
-        axes.set_xscale("log")
-        axes.set_yscale("log" if logarithmic else "linear")
-        axes.set(title=title, xlabel=below, ylabel=beside)
+        axes.set(title=panel.title, xlabel=panel.below, ylabel=panel.beside)
+        axes.set(xscale=panel.scales[0], yscale=panel.scales[1])
         axes.legend(fontsize=8)
     page.savefig(path, dpi=90)
 
@@ -229,14 +254,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         shortfalls, live_curves = live_targets()
         promises, replay_curves = no_replay()
         star, star_curves = baird()
-        for table in (slopes, shortfalls, promises, forgetting(), settings(), star, memory()):
+        for table in (slopes, shortfalls, promises, forgetting(), settings(), star, baird_in_the_long_run(), memory()):
             console.print(table)
     if given.figure is not None:
         panels = (
-            ("first-order step", "samples of the level", "excess loss", True, loss_curves),
-            ("no target network", "horizon", "shortfall at the first level", False, live_curves),
-            ("no policy replay", "episodes", "promise minus V*", True, replay_curves),
-            ("Baird's star", "episodes", "largest parameter", True, star_curves),
+            Panel("first-order step", "samples of the level", "excess loss", loss_curves),
+            Panel("no target network", "horizon", "shortfall at the first level", live_curves, ("linear", "linear")),
+            Panel("no policy replay", "episodes", "promise minus V*", replay_curves),
+            Panel("Baird's star", "episodes", "largest parameter", star_curves, ("linear", "log")),
         )
         figure(panels, given.figure)
 

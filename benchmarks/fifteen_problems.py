@@ -23,7 +23,7 @@ from rich.table import Table
 from scipy.stats import bootstrap
 
 import s4q
-from s4q.comparing.results_file import playing_code
+from s4q.comparing.results_file import PLAYING_CODE
 
 OURS = "s4q"
 LEARNERS = (
@@ -280,7 +280,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         failed = failures(found)
         before = kept.get(row.name)
         same = before is not None and (before["episodes"], before.get("first_seed", 0)) == (episodes, given.first_seed)
-        code, code_before = playing_code(), (before or {}).get("code", "unknown")
+        code, code_before = PLAYING_CODE, (before or {}).get("code", "unknown")
         if same and code != code_before and set((before or {})["scores"]) - {OURS, *given.learners}:
             console.print(f"{row.name}: learners that do not play now are kept as code {code_before} played them")
         judgement = judged(scores(row, found), failed, before if same else None)

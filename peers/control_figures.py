@@ -61,13 +61,12 @@ def lines(axes: Any, results: dict[str, Any], env_id: str, x: str, learners: Seq
 def study(results: dict[str, Any], path: Path) -> None:
     """All environments, all measures."""
     envs = [env_id for env_id in GOOD if any(key.startswith(env_id) for key in results)]
-    figure = Figure(figsize=(15, 3.6 * len(envs)), layout="constrained")
+    figure = Figure(figsize=(15, 3.6 * len(envs) + 0.4), layout="constrained")
     grid = figure.subplots(len(envs), 4, squeeze=False)
     for row, env_id in zip(grid, envs, strict=True):
         for axes, x in zip(row, ("episodes", "steps", "CPU seconds"), strict=False):
             lines(axes, results, env_id, x, list(NAMES), 1.0)
         row[0].set_ylabel(f"{env_id}: mean of {WINDOW} returns")
-        row[0].legend(fontsize=7)
         held = {one: [run["bytes"] for run in runs_of(results, env_id, one)] for one in NAMES}
         shown = {one: float(np.mean(numbers)) for one, numbers in held.items() if numbers}
         row[3].barh([NAMES[one] for one in shown], list(shown.values()), color=[COLORS[one] for one in shown])
@@ -76,6 +75,8 @@ def study(results: dict[str, Any], path: Path) -> None:
         row[3].set_xlabel("bytes held at the end")
         row[3].tick_params(axis="y", labelsize=7)
         row[3].invert_yaxis()
+    # One legend above all plots: inside one it would hide lines.
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(NAMES), fontsize=9)
     figure.savefig(path, dpi=100)
 
 

@@ -53,12 +53,14 @@ def test_the_tables_of_ablations(tmp_path: Path) -> None:
     assert all(len(x) == len(y) == 9 for x, y in curves.values())
     shortfalls, live = ablations.live_targets(horizons=(2, 3), episodes=20)
     assert shortfalls.row_count == 2
-    ablations.figure([("a", "b", "c", True, curves), ("d", "e", "f", False, live)], tmp_path / "figure.png")
+    panels = [ablations.Panel("a", "b", "c", curves), ablations.Panel("d", "e", "f", live, ("linear", "log"))]
+    ablations.figure(panels, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes()[:4] == b"\x89PNG"
     assert ablations.no_replay(powers=(1, 2))[0].row_count == 4
     assert ablations.forgetting(powers=(1, 2)).row_count == 2
     off = ablations.settings(powers=(3,))
     regrets = [float(str(cell)) for cell in off.columns[1].cells]
     assert regrets[1] > 50 > 2 > regrets[0]  # without a bonus the far end is never found
-    assert ablations.baird(episodes=2, parts=2, powers=(2,))[0].row_count == 6
+    assert ablations.baird(episodes=2, parts=2)[0].row_count == 5
+    assert ablations.baird_in_the_long_run(powers=(1,), s3q_powers=(2,)).row_count == 3
     assert ablations.memory(episodes=2, parts=2).row_count == 3

@@ -1,15 +1,20 @@
 """`s4q.compare` and `s4q compare`: rows against single runs, resuming, errors, intervals, tables and plots."""
 
 import gc
+import inspect
 import json
+import math
 import os
+import re
 import resource
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -25,18 +30,18 @@ from signalled import TIMES, signalled
 from typer.testing import CliRunner
 
 import s4q
-from s4q.baselines import LEARNERS
+from s4q.baselines import LEARNERS, PSRL
 from s4q.baselines.named_learners import named_learner
 from s4q.baselines.random_numbers import learner_rng
 from s4q.baselines.tabular import NotOneHot
 from s4q.cli import app
 from s4q.collectors.sharding import generator
-from s4q.comparing.cells import kept_points
+from s4q.comparing.cells import Cell, Outcome, TimedLearner, kept_points, play
 from s4q.comparing.comparison import compare_plan
 from s4q.comparing.plan import Named, plan_of, read_plan, written
 from s4q.comparing.report_page import render
 from s4q.comparing.results import interval
-from s4q.comparing.results_file import ResultsFile, ResultsFileError, playing_code
+from s4q.comparing.results_file import PLAYING_CODE, ResultsFile, ResultsFileError, digest_of_code
 from s4q.core.messages import Shard
 from s4q.running.curve import Point
 
@@ -80,6 +85,37 @@ def test_named_learners_are_what_their_names_say() -> None:
         assert len(set(regrets)) == len(regrets), problem
 
 
+NUMBER = re.compile(r"\b(beta|sigma|epsilon|step|c|c_replay) (\d[\d.]*\d|\d)")
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_what_is_said_of_a_named_learner_is_set(name: str) -> None:
+    """Every number and switch of its description, against what its class is called with."""
+    named, spec = LEARNERS[name], s4q.problems.chain().spec
+    usual = {one.name: one.default for one in inspect.signature(named.make).parameters.values()}
+    used = {**usual, **named.settings, **{key: rule(spec, 100) for key, rule in named.of_run.items()}}
+    for what, number in NUMBER.findall(named.about):
+        assert used[{"step": "step_size"}.get(what, what)] == float(number), what
+    if "SARSA" in named.about:
+        assert used["trace"] == float(re.search(r"SARSA\(([\d.]+)\)", named.about)[1])  # type: ignore[index]
+    assert bool(used.get("optimistic")) == ("optimistic" in named.about)
+    assert (used.get("switch") == "determinant") == ("rare switching" in named.about)
+    assert ("pool" in named.of_run) == ("levels pooled" in named.about)
+    assert (used.get("preset") == "realisable") == ("realisable" in named.about)
+    assert (used.get("keep", 1.0) == 0.5) == ("halved" in named.about)
+    assert (used.get("epochs") == "doubling") == ("doubling" in named.about)
+    assert (used.get("memory") == "policies" or used.get("preset") == "realisable") == (
+        "policy replay" in named.about or name == "s4q_doubling"
+    )
+    if "theorem" in named.about:
+        assert used.get("beta", used.get("c")) == pytest.approx(
+            {
+                "lsvi_ucb_paper": 20 * math.log(2 * 20 * 1000 / 0.05) ** 0.5,
+                "ucb_q_paper": math.log(20 * 1000 / 0.05) ** 0.5,
+            }[name]
+        )
+
+
 def held_arrays(learner: Any) -> int:
     """Bytes of all arrays that hang on a learner, remembered factors included; the problem itself left out."""
     seen, buffers, waiting = {id(learner.spec)}, dict[int, int](), [learner]
@@ -105,7 +141,10 @@ def test_every_learner_counts_all_arrays_that_it_holds(name: str) -> None:
         except NotOneHot:
             continue
         s4q.run(learner, s4q.collectors.EpisodeCollector(mdp, seed=0), 150)
-        assert 0.8 * held_arrays(learner) <= learner.nbytes <= 1.6 * held_arrays(learner)
+        # S4Q counts an array twice that two of its parts share. A memory of sums does not count remembered factors.
+        most = 1.6 if LEARNERS[name].make is s4q.S4Q else 1.06
+        least = 0.8 if name == "no_replay_discounted" else 0.97
+        assert least * held_arrays(learner) <= learner.nbytes <= most * held_arrays(learner)
 
 
 def test_a_learner_and_a_collector_with_one_seed_share_no_dice() -> None:
@@ -282,13 +321,11 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Pa
 def test_runs_of_other_code_are_played_again_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, arguments = tmp_path / "results.sqlite", {"seeds": 2, "episodes": 5, "processes": 1}
     with monkeypatch.context() as patch:
-        patch.setattr("s4q.comparing.results_file.playing_code", lambda: "0.0.9 older")
+        patch.setattr("s4q.comparing.results_file.PLAYING_CODE", "0.0.9 older")
         s4q.compare([SMALL], ["psrl"], results=path, **arguments)  # type: ignore[arg-type]
     with sqlite3.connect(path) as database:
         database.execute("UPDATE cells SET outcome = replace(outcome, '\"regret\": ', '\"regret\": 999')")
-    with pytest.warns(
-        UserWarning, match=r"holds 2 of these runs as another version of s4q played them \(0\.0\.9 older;"
-    ):
+    with pytest.warns(UserWarning, match=r"holds 2 of these runs as another version .* played them \(0\.0\.9 older;"):
         again = s4q.compare([SMALL], ["psrl"], results=path, **arguments)  # type: ignore[arg-type]
     assert plain(again) == plain(s4q.compare([SMALL], ["psrl"], **arguments))  # type: ignore[arg-type]
     assert finished(path) == 4
@@ -301,13 +338,25 @@ def test_the_code_that_plays_is_known_by_its_text(monkeypatch: pytest.MonkeyPatc
     copy = tmp_path / "s4q"
     shutil.copytree(Path(s4q.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr("s4q.comparing.results_file._PACKAGE", copy)
-    digest: Callable[[], str] = playing_code.__wrapped__
-    assert digest() == playing_code()
+    assert digest_of_code() == PLAYING_CODE
     (copy / "comparing" / "plots.py").write_text("other = 1")
-    assert digest() == playing_code()
+    assert digest_of_code() == PLAYING_CODE
     widths = copy / "learners" / "widths.py"
     widths.write_text(widths.read_text().replace("TABLE = DataScale(errors=0.25", "TABLE = DataScale(errors=0.3"))
-    assert digest() != playing_code()
+    assert digest_of_code() != PLAYING_CODE
+    monkeypatch.undo()
+    monkeypatch.setattr("s4q.comparing.results_file.version", lambda library: f"1.0 of {library}")
+    assert digest_of_code() != PLAYING_CODE  # another NumPy rounds and draws differently
+
+
+def test_a_worker_with_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers import the files of today; this process may have begun with those of yesterday."""
+    path = tmp_path / "results.sqlite"
+    for module in ("comparison", "results_file"):
+        monkeypatch.setattr(f"s4q.comparing.{module}.PLAYING_CODE", "0.0.9 older")
+    with pytest.raises(RuntimeError, match=r"other code .* than this process \(0\.0\.9 older\)"):
+        s4q.compare([SMALL], ["psrl"], seeds=2, episodes=5, processes=2, results=path)
+    assert finished(path) == 0
 
 
 def test_failed_runs_are_kept_until_they_are_to_be_tried_again(tmp_path: Path) -> None:
@@ -365,7 +414,15 @@ def test_a_narrow_table_has_fewer_columns_and_no_cut_number() -> None:
 @pytest.mark.parametrize(("seeds", "misses"), [(1, None), (2, 50), (3, 25), (4, 12), (5, None)])
 def test_few_seeds_are_said_to_be_few(seeds: int, misses: int | None) -> None:
     rows = [
-        {"problem": "chain", "learner": learner, "seed": seed, "error": "", "regret": 1.0}
+        {
+            "problem": "chain",
+            "learner": learner,
+            "seed": seed,
+            "episodes": 9,
+            "error": "",
+            "regret": 1.0,
+            "mean_return": 1.0,
+        }
         for seed in range(seeds)
         for learner in "ab"
     ]
@@ -389,7 +446,7 @@ def test_a_run_that_fails_does_not_stop_the_others() -> None:
     assert fine["error"] == ""
     lines = found.summary()
     assert [(one["runs"], one["failed"], one["best"]) for one in lines] == [(0, 1, False), (1, 0, True)]
-    assert "1 of 1 runs failed, QLearning has diverged" in str(found.tables()[0].caption)
+    assert "1 of 1 runs failed; seed 0: QLearning has diverged" in str(found.tables()[0].caption)
 
 
 def test_interquartile_means_and_their_intervals() -> None:
@@ -439,7 +496,7 @@ def test_a_learner_with_a_failed_run_is_never_the_best() -> None:
     alone = render(s4q.Comparison([one for one in rows if one["learner"] == "lucky"], {}))
     assert "No learner can be ranked." in alone
     assert "No run was finished" not in alone
-    assert found.notes("p")[-1] == "lucky: 3 of 4 runs failed, it diverged."
+    assert found.notes("p")[-1] == "lucky: 3 of 4 runs failed; seed 3: it diverged."
 
 
 def test_returns_of_some_episodes_are_not_ranked() -> None:
@@ -501,7 +558,7 @@ def test_names_are_shown_as_they_are(name: str) -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"on {name}: 10 episodes, 1 seed" in shown
     assert f"│ {name} " in shown
-    assert f"no {name}: 1 of 1 runs failed, it has {name}." in shown
+    assert f"no {name}: 1 of 1 runs failed; seed 0: it has {name}." in shown
     assert f"psrl: not played, see {name}." in shown
 
 
@@ -624,6 +681,74 @@ def test_a_run_whose_worker_is_killed_is_played_again(
     assert plain(found) == plain(alone)
 
 
+def test_lost_workers_are_counted_from_the_last_finished_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five runs and four deaths, but never three in a row."""
+
+    def one_then_dead(cells: list[Cell], processes: int) -> Iterator[tuple[Cell, Outcome]]:
+        yield cells[0], play(cells[0])
+        if len(cells) > 1:
+            raise BrokenProcessPool
+
+    monkeypatch.setattr("s4q.comparing.comparison._played_by_processes", one_then_dead)
+    with pytest.warns(UserWarning, match="a worker process was lost"):
+        found = s4q.compare([SMALL], ["psrl"], seeds=5, episodes=3, processes=2)
+    assert plain(found) == plain(s4q.compare([SMALL], ["psrl"], seeds=5, episodes=3, processes=1))
+
+
+class Burning:
+    """A learner that takes CPU time to ask, or to tell."""
+
+    def __init__(self, **seconds: float) -> None:
+        self._seconds = seconds
+
+    def ask(self, max_episodes: int) -> None:
+        burn(self._seconds.get("ask", 0.0))
+
+    def tell(self, request: object, answer: object) -> None:
+        burn(self._seconds.get("tell", 0.0))
+
+
+def burn(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_the_time_of_a_learner_is_that_of_both_its_calls() -> None:
+    for name in ("ask", "tell"):
+        timed = TimedLearner(Burning(**{name: 0.02}))  # type: ignore[arg-type]
+        timed.ask(1)
+        timed.tell(None, None)  # type: ignore[arg-type, type-var]
+        assert timed.seconds >= 0.02
+
+
+def test_a_run_that_fails_in_any_way_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError("no room for counts")
+
+    monkeypatch.setattr(PSRL, "_take", full)
+    found = s4q.compare([SMALL], ["psrl", "ucbvi"], seeds=1, episodes=3, processes=1)
+    assert [row["error"] for row in found] == ["MemoryError: no room for counts", ""]
+    assert found.notes(SMALL)[1] == "psrl: 1 of 1 runs failed; seed 0: MemoryError: no room for counts."
+
+
+def test_a_problem_that_no_learner_suits_is_said(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"^low_rank is not played, because no learner suits it: psrl: problem must"):
+        found = s4q.compare([SMALL, "low_rank"], ["psrl", "ucbvi"], seeds=1, episodes=3, processes=1)
+    assert (found.problems, found.not_played) == ([SMALL], ["low_rank"])
+    assert "low_rank was not played, because no learner suits it." in render(found)
+    said = invoked("-p", SMALL, "-p", "low_rank", "-l", "psrl", "--seeds", "1", "--episodes", "3", "-q").stderr
+    assert said.startswith("note: low_rank is not played, because no learner suits it")
+
+
+def test_regret_that_is_rounding_is_zero_and_ranks_nobody() -> None:
+    found = s4q.compare(["baird"], ["q_learning", "sarsa"], seeds=2, episodes=30, processes=1)
+    assert {(one["iqm"], one["mean"], one["best"]) for one in found.summary()} == {(0.0, 0.0, True)}
+    assert "no run lost anything, whatever it played: nobody is better here." in found.notes("baird")
+    lost = s4q.compare([SMALL], ["q_learning"], seeds=2, episodes=30, processes=1)
+    assert not [note for note in lost.notes(SMALL) if "nobody" in note]
+
+
 def test_without_a_terminal_there_are_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -726,6 +851,9 @@ def test_settings_in_a_string_are_those_of_a_table() -> None:
     assert (one.name, other.name, one.key) == (text, "y", other.key)
     [whole], [real] = (plan_of(["chain"], [f"lsvi_ucb:beta={beta}"], 1, 1).learners for beta in ("1", "1.0"))
     assert whole.key == real.key
+    kinds = ("1", "1.0")  # which the code of an environment may tell apart
+    [whole], [real] = (plan_of([f"My-v0:env_kwargs={{size={one}}}"], ["s4q"], 1, 1).problems for one in kinds)
+    assert whole.key != real.key
 
 
 SETTINGS = st.recursive(
@@ -735,9 +863,14 @@ SETTINGS = st.recursive(
 )
 
 
-@given(st.dictionaries(st.from_regex(r"[a-z_]+", fullmatch=True), SETTINGS, max_size=3))
-def test_what_a_page_says_to_type_is_what_was_played(settings: dict[str, Any]) -> None:
-    one = Named("shown", "Some-v0", settings)
+NAMES = st.text(max_size=5) | st.builds("Some-v0:{}".format, st.text(max_size=5))
+KEYS = st.from_regex(r"[a-z_]+", fullmatch=True).filter(lambda key: key not in ("name", "problem"))
+
+
+@given(st.none() | NAMES, st.dictionaries(KEYS, SETTINGS, max_size=3))
+def test_what_a_page_says_to_type_is_what_was_played(name: str | None, settings: dict[str, Any]) -> None:
+    given_name = {} if name is None else {"name": name}
+    [one] = plan_of([{"problem": "Some-v0", **given_name, **settings}], ["s4q"], 1, 1).problems
     [again] = plan_of([written(one)], ["s4q"], 1, 1).problems
     assert (again.name, again.what, again.key) == (one.name, one.what, one.key)
 
@@ -777,6 +910,28 @@ BAD: list[tuple[str, Callable[[], object], str]] = [
         r"problem must be one of .*got 'chian', did you mean chain\? \(",
     ),
     ("size", lambda: s4q.compare(["chain:length=3"], ["s4q"]), r"chain has no length; it has n_states, horizon"),
+    ("runs", lambda: s4q.compare(["chain"], ["s4q"], seeds=10**9), r"seeds must leave at most 1,000,000 runs in all"),
+    (
+        "twice",
+        lambda: s4q.compare(["chain:n_states=3,n_states=4"], ["s4q"]),
+        r"^n_states is there twice in 'chain:n_st",
+    ),
+    ("round", lambda: s4q.compare(["Some-v0:reward_range=(0,1)"], ["s4q"]), r"lists and ranges in \[\.\.\.\]"),
+    (
+        "no number",
+        lambda: s4q.compare(["chain"], ['q_learning:discount="a"']),
+        r"^q_learning:discount=\"a\" on chain: discount is the factor of the next value, so .* in \(0, 1\]; got 'a'$",
+    ),
+    ("flag", lambda: s4q.compare(["chain"], ["no_replay:keep=true"]), r"keep is the share .*in \(0, 1\]; got True$"),
+    ("trace", lambda: s4q.compare(["chain"], ["sarsa:trace=[]"]), r"trace is lambda, .*in \[0, 1\]; got \[\]$"),
+    ("power", lambda: s4q.compare(["chain"], ["sarsa:decay=1.5"]), r"decay is the power of n .*in \[0, 1\]; got 1.5$"),
+    ("star", lambda: s4q.compare(['baird:discount="a"'], ["s4q"]), r"discount is the chance .*in \(0, 1\]; got 'a'$"),
+    ("forever", lambda: s4q.compare(["baird:discount=1"], ["s4q"]), r"discount is the chance .*below 1; got 1$"),
+    (
+        "text for a number",
+        lambda: s4q.compare(["CartPole-v1:order=2,low=['a',1,1,1],high=[1,1,1,1]"], ["s4q"]),
+        r"low must be an array of numbers",
+    ),
     ("setting", lambda: s4q.compare(["chain"], ["psrl:c=3"]), r"PSRL has no setting 'c'; it has seed"),
     ("value", lambda: s4q.compare(["chain"], ["ucbvi:c=-1"]), r"ucbvi:c=-1 on chain: c is .*got -1"),
     ("text", lambda: s4q.compare(["chain:n_states"], ["s4q"]), r"settings are written name:key=value"),
@@ -887,11 +1042,14 @@ def test_the_command_says_how_many_runs_are_played_at_a_time(
     assert told == [(processes, None)]
 
 
-def test_runs_that_failed_are_said_and_the_exit_code_tells_when_all_did() -> None:
+def test_runs_that_failed_are_said_and_the_exit_code_tells_when_all_did(tmp_path: Path) -> None:
     line = ["-p", SMALL, "-l", "q_learning:step_size=50.0", "--seeds", "1", "--episodes", "300", "--processes", "1"]
     none = invoked(*line)
     assert none.exit_code == 1
-    assert "note: 1 of 1 runs failed; --retry-failed plays those in --results again" in none.stderr
+    assert none.stderr.endswith("note: 1 of 1 runs failed\n")
+    kept = invoked(*line, "--results", str(tmp_path / "r.sqlite"))
+    assert f"note: 1 of 1 runs failed; --retry-failed plays those in {tmp_path / 'r.sqlite'} again\n" in kept.stderr
+    assert "best:" not in kept.stdout
     some = invoked(*line, "-l", "s4q", "--json")
     assert (some.exit_code, len(json.loads(some.stdout))) == (0, 2)
     assert "note: 1 of 2 runs failed" in some.stderr

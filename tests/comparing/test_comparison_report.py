@@ -86,7 +86,7 @@ def test_who_was_best_is_counted(best: dict[tuple[str, str], bool], said: str) -
 def test_runs_that_failed_are_named() -> None:
     rows = [row("walk", "quick", 0, 10.0), row("walk", "broken", 0, None, error="it <fell> over", curve=[])]
     text = render(Comparison(rows, {}))
-    assert "broken: 1 of 1 runs failed, it &lt;fell&gt; over." in text
+    assert "broken: 1 of 1 runs failed; seed 0: it &lt;fell&gt; over." in text
     assert "1 failed" in text
     alone = render(Comparison(rows[1:], {}))
     assert "No run was finished" in alone

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import s4q
-from s4q.baselines import QLearning
+from s4q.baselines import QLearning, QRex
 from s4q.collectors import CountCollector, EpisodeCollector
 from s4q.problems import baird
 
@@ -42,6 +42,24 @@ def test_the_mean_update_of_linear_q_learning_has_an_unstable_direction() -> Non
     assert np.linalg.eigvals(mean).real.max() > 0.01
     alone = sum(np.outer(phi, -phi) for phi in star) / 7  # with a target that stands still
     assert np.linalg.eigvals(alone).real.max() < 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_target_that_stands_still_slows_the_divergence_and_one_parameter_a_level_ends_it(seed: int) -> None:
+    mdp, sizes = baird(), dict[str, list[float]]()
+    for name, learner in (
+        ("live", QLearning(mdp, 1.0, shared=True)),
+        ("still", QRex(mdp, 1.0, shared=True, target_every=50)),
+        ("a level", QLearning(mdp, 1.0)),
+    ):
+        collector, sizes[name] = EpisodeCollector(mdp, seed=seed), []
+        for episodes in (500,) if name == "live" else (500, 4500):
+            s4q.run(learner, collector, episodes)
+            sizes[name].append(float(np.abs(learner.theta).max()))
+    assert sizes["live"][0] > 50 * sizes["still"][0]
+    assert sizes["still"][1] > 5 * mdp.v_star  # five times what it is for
+    assert sizes["a level"][1] < 2 * mdp.v_star
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import numpy as np
 
 from s4q.core.blocks import Array, IntArray, Phi, States
 from s4q.core.linear_q import LinearQ
+from s4q.core.validation import require_share
 
 
 @final
@@ -40,5 +41,4 @@ class EpsilonGreedy:
 
 def require_epsilon(epsilon: float) -> None:
     """A probability."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float, np.number)) or not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon is the probability of a uniform action, so it must lie in [0, 1]; got {epsilon!r}")
+    require_share("epsilon", epsilon, "the probability of a uniform action")

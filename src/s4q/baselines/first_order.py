@@ -18,7 +18,7 @@ from s4q.core.blocks import Array, IntArray
 from s4q.core.linear_q import LinearQ
 from s4q.core.messages import Policy, Spec, Transitions
 from s4q.core.spec import HasSpec, spec_of
-from s4q.core.validation import require_flag, require_positive
+from s4q.core.validation import require_flag, require_positive, require_share
 
 
 @final
@@ -51,10 +51,7 @@ class StepSize:
 
     def __post_init__(self) -> None:
         require_positive("step_size", self.size, "the first step size")
-        if not 0 <= self.decay <= 1:
-            raise ValueError(
-                f"decay is the power of n that divides the step size, so it must lie in [0, 1]; got {self.decay}"
-            )
+        require_share("decay", self.decay, "the power of n that divides the step size")
 
     def at(self, n: float) -> float:
         """The step size of the n-th step."""
@@ -90,8 +87,9 @@ class FirstOrderLearner(EpisodeLearner):
         require_epsilon(epsilon)
         require_flag("optimistic", optimistic, "do values start at their bound?")
         require_flag("shared", shared, "is there one parameter for all levels?")
-        if not 0 < discount <= 1 or (discount < 1 and not shared):
-            raise ValueError(f"discount must lie in (0, 1], and be 1 unless shared=True; got {discount}")
+        require_share("discount", discount, "the factor of the next value", zero=False)
+        if discount < 1 and not shared:
+            raise ValueError(f"discount must be 1 unless shared=True; got {discount}")
         self.epsilon, self.shared, self.discount = float(epsilon), shared, float(discount)
         self.step_size = StepSize(size=step_size, decay=decay)
         self.theta: Array = np.zeros((1 if shared else spec.horizon, *spec.theta_shape[1:]))

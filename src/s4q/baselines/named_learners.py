@@ -124,7 +124,7 @@ LEARNERS: dict[str, NamedLearner] = {
     "lsvi_ucb_paper": NamedLearner(
         make=LSVIUCB,
         kind="untuned",
-        about="LSVI-UCB with the beta of its theorem",
+        about="LSVI-UCB with the beta of its theorem, rare switching",
         settings={"switch": "determinant"},
         of_run={"beta": paper_beta},
     ),

@@ -27,7 +27,7 @@ from s4q.core.linear_q import LinearQ
 from s4q.core.messages import A, Asks, Explore, Spec, Visits
 from s4q.core.optimism import QLevel
 from s4q.core.spec import HasSpec, spec_of
-from s4q.core.validation import require_count
+from s4q.core.validation import require_count, require_share
 from s4q.learners.bonus_rules import OwnGramBonus, fitted_level, zero_fit
 from s4q.learners.main_loop import MainLoop
 from s4q.learners.presets import PresetName, constants
@@ -58,8 +58,7 @@ class NoReplayS4Q:
         keep: float = 1.0,
         pool: bool | None = None,
     ) -> None:
-        if not 0 < keep <= 1:
-            raise ValueError(f"keep is the share of the sums that a phase keeps, so it must lie in (0, 1]; got {keep}")
+        require_share("keep", keep, "the share of the sums that a phase keeps", zero=False)
         self.keep = float(keep)
         self.constants = constants(spec_of(problem), preset, memory="all", pool=pool)
         nothing = Moments.zeros(self.spec.n_blocks, self.spec.block_dim)

@@ -18,6 +18,7 @@ from typing import final
 from s4q.baselines.first_order import FirstOrderLearner, Step, next_values
 from s4q.core.messages import Spec, Transitions, Visits
 from s4q.core.spec import HasSpec
+from s4q.core.validation import require_share
 
 
 @final
@@ -53,8 +54,7 @@ class Sarsa(FirstOrderLearner):
         shared: bool = False,
         discount: float = 1.0,
     ) -> None:
-        if not 0 <= trace <= 1:
-            raise ValueError(f"trace is lambda, so it must lie in [0, 1]; got {trace}")
+        require_share("trace", trace, "lambda")
         self.trace = float(trace)
         super().__init__(
             problem,

@@ -118,12 +118,16 @@ def compare(
         kept = "nothing was kept; pass --results" if results is None else f"go on with the same line; kept in {results}"
         typer.echo(f"interrupted: {kept}", err=True)
         raise typer.Exit(130) from None
-    _say_what_failed(found)
+    _say_what_failed(found, results)
     if as_json:
         typer.echo(json.dumps([dict(row) for row in found.rows]))
     else:
         console = Console(width=None if sys.stdout.isatty() else 180)
-        for table in found.tables(narrow=console.width < 120):
+        tables = found.tables()
+        unbounded = console.options.update(max_width=10_000)
+        if any(console.measure(table, options=unbounded).maximum > console.width for table in tables):
+            tables = found.tables(narrow=True)
+        for table in tables:
             console.print(table)
     if place is not None:
         with refusals(_OPTIONS):
@@ -135,12 +139,11 @@ def compare(
         raise typer.Exit(1)
 
 
-def _say_what_failed(found: Comparison) -> None:
+def _say_what_failed(found: Comparison, results: Path | None) -> None:
     failed = sum(bool(row["error"]) for row in found)
     if failed:
-        typer.echo(
-            f"note: {failed} of {len(found)} runs failed; --retry-failed plays those in --results again", err=True
-        )
+        again = "" if results is None else f"; --retry-failed plays those in {results} again"
+        typer.echo(f"note: {failed} of {len(found)} runs failed{again}", err=True)
 
 
 @contextmanager
@@ -158,6 +161,8 @@ def _warnings_as_notes() -> Iterator[None]:
 
 def _report_place(report: Path | None, results: Path | None) -> Path | None:
     """Where the page goes. Beside the results only where what it needs is installed."""
+    if results is not None and (not results.name or results.is_dir()):
+        raise ValueError(f"--results {results} is a folder; name a file in it")
     if report is not None or results is None:
         return report
     if not _can_report():

@@ -19,7 +19,7 @@ from s4q.collectors.stepping.env_facts import spaces_of
 from s4q.collectors.stepping.warm_up import EPISODES, random_play
 from s4q.comparing.plan import Named
 from s4q.core.messages import A, Asks, Collector, Explore, Learner, Regress, Spec
-from s4q.core.validation import did_you_mean
+from s4q.core.validation import did_you_mean, finite_array
 from s4q.features import Fourier, PerAction
 from s4q.features.unmeasured import Unmeasured
 from s4q.problems import FiniteMDP, from_gymnasium
@@ -117,9 +117,14 @@ def problem_of(named: Named) -> FiniteMDP | tuple[Any, Any, Spec]:
     if isinstance(reward_range, list):
         reward_range = tuple(reward_range)
     bound = settings.get("value_bound")
-    agent = Agent(
-        env, _features(env, settings), horizon=settings.get("horizon"), reward_range=reward_range, value_bound=bound
-    )
+    own = _features(env, settings)
+    try:
+        agent = Agent(env, own, horizon=settings.get("horizon"), reward_range=reward_range, value_bound=bound)
+    except ValueError as error:
+        if "horizon" in settings and "reward_range" in settings:
+            raise
+        as_here = f"here settings follow the id, as in {named.what}:horizon=20,reward_range=[0, 1]"
+        raise ValueError(f"{error}; {as_here}") from None
     if hasattr(env.unwrapped, "P") and hasattr(env.unwrapped, "initial_state_distrib"):
         return from_gymnasium(env, agent.horizon, reward_range=reward_range, value_bound=bound)
     features = agent.features
@@ -141,6 +146,8 @@ def _features(env: Any, settings: Mapping[str, Any]) -> PerAction | None:
         )
     low, high = settings.get("low", space.low), settings.get("high", space.high)
     for name, ends in (("low", low), ("high", high)):
+        if name in settings:
+            finite_array(name, ends)
         if np.shape(ends) != space.shape:
             shown = f"{name} must have a number for each dimension of an observation, so the shape {space.shape}"
             raise ValueError(f"{shown}; got {ends!r}")
@@ -182,13 +189,15 @@ def built(cell: Cell) -> tuple[Learner, Collector]:
 
 
 def play(cell: Cell) -> Outcome:
-    """One run. An error of the run is an outcome, so that it does not stop the others."""
+    """One run. An error of the run, whatever it is, is an outcome, so that it does not stop the others."""
     try:
         learner, collector = built(cell)
         timed, at_first = TimedLearner(learner), learner.nbytes
         result = run(timed, collector, cell.episodes)
-    except (ValueError, ArithmeticError) as error:
-        return Outcome(error=" ".join(str(error).split()))
+    except Exception as error:
+        said = " ".join(str(error).split())
+        expected = isinstance(error, (ValueError, ArithmeticError)) and said
+        return Outcome(error=said if expected else f"{type(error).__name__}: {said}")
     curve = kept_points(result.curve, at_first)
     return Outcome(
         regret=result.regret,

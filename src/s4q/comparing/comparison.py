@@ -22,7 +22,7 @@ from s4q.baselines.tabular import NotOneHot
 from s4q.comparing.cells import Cell, Outcome, as_row, built, play, problem_of
 from s4q.comparing.plan import Plan, plan_of
 from s4q.comparing.results import Comparison
-from s4q.comparing.results_file import ResultsFile, playing_code
+from s4q.comparing.results_file import PLAYING_CODE, ResultsFile
 from s4q.core.validation import require_count, require_flag
 from s4q.running.executors import Ray
 
@@ -99,10 +99,11 @@ def compare_plan(
         for learner in plan.learners
         if (problem.name, learner.name) not in refused
     ]
+    _warn_of_misfits(plan, refused)
     kept = ResultsFile(results)
     try:
-        found = {cell_key(cell): kept.find(cell) for cell in cells}
-        missing = [cell for cell in cells if _is_missing(found[cell_key(cell)], retry_failed)]
+        found = {cell_key(cell): outcome for cell in cells if (outcome := kept.find(cell)) is not None}
+        missing = [cell for cell in cells if _is_missing(found.get(cell_key(cell)), retry_failed)]
         _warn_of_other_code(kept, missing)
         with _bar(len(cells), len(cells) - len(missing), progress_bar) as advance:
             for cell, outcome in _played(missing, min(processes, max(len(missing), 1)), ray):
@@ -112,7 +113,7 @@ def compare_plan(
     finally:
         kept.close()
     order = sorted(cells, key=lambda cell: (plan.problems.index(cell.problem), plan.learners.index(cell.learner)))
-    rows = [as_row(cell, found[cell_key(cell)] or Outcome()) for cell in order]
+    rows = [as_row(cell, found[cell_key(cell)]) for cell in order]
     return Comparison(rows, refused)
 
 
@@ -125,10 +126,18 @@ def _warn_of_other_code(kept: ResultsFile, missing: list[Cell]) -> None:
     others = [code for code in map(kept.of_other_code, missing) if code]
     if others:
         warnings.warn(
-            f"{kept.path} holds {len(others)} of these runs as another version of s4q played them ({others[0]}; this "
-            f"is {playing_code()}); they are played again, and the old ones stay in the file",
+            f"{kept.path} holds {len(others)} of these runs as another version of s4q, NumPy, SciPy or Gymnasium "
+            f"played them ({others[0]}; this is {PLAYING_CODE}); they are played again, and the old ones stay in it",
             stacklevel=4,
         )
+
+
+def _warn_of_misfits(plan: Plan, refused: Mapping[tuple[str, str], str]) -> None:
+    """Say which problems are left out because no learner suits them."""
+    for problem in plan.problems:
+        reasons = [f"{learner}: {why}" for (where, learner), why in refused.items() if where == problem.name]
+        if len(reasons) == len(plan.learners):
+            warnings.warn(f"{problem.name} is not played, because no learner suits it: {reasons[0]}", stacklevel=4)
 
 
 def cell_key(cell: Cell) -> tuple[str, str, int]:
@@ -148,6 +157,10 @@ def _refusals(plan: Plan) -> dict[tuple[str, str], str]:
                 refused[problem.name, learner.name] = str(error)
             except ValueError as error:
                 raise ValueError(f"{learner.name} on {problem.name}: {error}") from None
+            except TypeError as error:
+                raise ValueError(
+                    f"{learner.name} on {problem.name}: a setting has the wrong type ({error}); got {learner.settings}"
+                ) from None
     if len(refused) == len(plan.problems) * len(plan.learners):
         raise ValueError(f"no learner suits any problem: {next(iter(refused.values()))}")
     return refused
@@ -156,7 +169,8 @@ def _refusals(plan: Plan) -> dict[tuple[str, str], str]:
 def _played(cells: list[Cell], processes: int, ray: Ray | None) -> Iterator[tuple[Cell, Outcome]]:
     """The outcomes, as they come."""
     if ray is not None:
-        yield from ray.each(play, cells)
+        for cell, signed in ray.each(_played_elsewhere, cells):
+            yield cell, _checked(signed)
         return
     if processes == 1:
         with threadpool_limits(limits=1):
@@ -184,14 +198,33 @@ def _played_by_processes(cells: list[Cell], processes: int) -> Iterator[tuple[Ce
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_start_worker)
     try:
         _require_start(pool)
-        cell_of: dict[Future[Outcome], Cell] = {pool.submit(play, cell): cell for cell in cells}
+        cell_of: dict[Future[tuple[Outcome, str]], Cell] = {
+            pool.submit(_played_elsewhere, cell): cell for cell in cells
+        }
         waiting = set(cell_of)
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for one in done:
-                yield cell_of[one], one.result()
+                yield cell_of[one], _checked(one.result())
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _played_elsewhere(cell: Cell) -> tuple[Outcome, str]:
+    """A run in another process, and the code that played it there."""
+    return play(cell), PLAYING_CODE
+
+
+def _checked(signed: tuple[Outcome, str]) -> Outcome:
+    """The outcome, if the code of this process played it: two versions must not stand in one table."""
+    outcome, code = signed
+    if code != PLAYING_CODE:
+        raise RuntimeError(
+            f"a worker plays with other code ({code}) than this process ({PLAYING_CODE}), because s4q was changed "
+            "meanwhile or its machine has other versions; install the same everywhere and start again; finished runs "
+            "are kept if `results` names a file"
+        )
+    return outcome
 
 
 def _require_start(pool: ProcessPoolExecutor) -> None:

@@ -21,6 +21,7 @@ from s4q.problems.named_problems import BUILDERS
 
 _KEYS = ("problems", "learners", "seeds", "episodes", "first_seed")
 _MOST = 2**63 - 1  # numbers of the results file have 64 bits
+_MOST_RUNS = 10**6
 
 
 @final
@@ -34,8 +35,12 @@ class Named:
 
     @property
     def key(self) -> str:
-        """What it is and its settings, the same however they were written. The name shown does not matter."""
-        return json.dumps([self.what, _plain(self.settings)], sort_keys=True)
+        """What it is and its settings, the same however they were written. The name shown does not matter.
+
+        To the code of an environment 1 and 1.0 may be different things.
+        """
+        settings = {name: one if name == "env_kwargs" else _plain(one) for name, one in self.settings.items()}
+        return json.dumps([self.what, settings], sort_keys=True)
 
 
 @final
@@ -78,6 +83,9 @@ class Plan:
                     raise ValueError(f"{kind} must have different names, but {name!r} is there twice; add name = ...")
         for one in self.learners:
             named_learner(one.what)
+        runs = len(self.problems) * len(self.learners) * self.seeds
+        if runs > _MOST_RUNS:
+            raise ValueError(f"seeds must leave at most {_MOST_RUNS:,} runs in all; got {self.seeds:,}: {runs:,} runs")
 
 
 def _plain(value: Any) -> Any:
@@ -163,8 +171,7 @@ def _named(kind: str, one: Any) -> Named:
     if not isinstance(one, Mapping) or not isinstance(one.get(kind), str):
         raise ValueError(f'a {kind} is a name, or a table with {kind} = "..."; got {one!r}')
     settings = {key: _setting(key, value) for key, value in one.items() if key not in (kind, "name")}
-    shown = ", ".join(f"{key}={value}" for key, value in settings.items())
-    return Named(str(one.get("name", f"{one[kind]}:{shown}" if shown else one[kind])), one[kind], settings)
+    return Named(str(one.get("name", _unnamed(one[kind], settings))), one[kind], settings)
 
 
 def _parted(kind: str, whole: str) -> tuple[str, str | None]:
@@ -185,10 +192,16 @@ def written(one: Named) -> str:
     >>> written(Named("far", "deep_sea", {"size": 20, "low": [0.5, 1], "like": {"a": "x, y"}}))
     'deep_sea:size=20,low=[0.5, 1],like={a = "x, y"},name="far"'
     """
-    settings = [f"{key}={_toml(value)}" for key, value in one.settings.items() if value is not None]
-    if one.name != one.what and not one.name.startswith(f"{one.what}:"):  # it was given, not made of the settings
-        settings.append(f"name={_toml(one.name)}")
-    return f"{one.what}:{','.join(settings)}" if settings else one.what
+    plain = _unnamed(one.what, one.settings)
+    if one.name == plain:
+        return plain
+    return f"{plain}{':' if plain == one.what else ','}name={_toml(one.name)}"
+
+
+def _unnamed(what: str, settings: Mapping[str, Any]) -> str:
+    """What a command line takes, without a name. It is the name of what is given none."""
+    parts = ",".join(f"{key}={_toml(value)}" for key, value in settings.items() if value is not None)
+    return f"{what}:{parts}" if parts else what
 
 
 def _toml(value: Any) -> str:
@@ -220,14 +233,18 @@ def settings_of(whole: str, text: str) -> dict[str, Any]:
         piece = part if piece is None else f"{piece},{part}"
         key, _, value = piece.partition("=")
         try:
-            found[key.strip()] = tomllib.loads(f"x = {value}")["x"]
+            read = tomllib.loads(f"x = {value}")["x"]
         except tomllib.TOMLDecodeError:
             continue  # the value goes on behind the comma
-        if not key.strip():
+        key = key.strip()
+        if not key:
             break
-        piece = None
+        if key in found:
+            raise ValueError(f"{key} is there twice in {whole!r}; leave one of them out")
+        found[key], piece = read, None
     if piece is not None:
         raise ValueError(
-            f'settings are written name:key=value,key=value, with text in "..." and true or false; got {whole!r}'
+            'settings are written name:key=value,key=value, with text in "...", lists and ranges in [...] and true or '
+            f"false; got {whole!r}"
         )
     return found

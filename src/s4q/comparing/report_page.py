@@ -91,7 +91,10 @@ def render(found: "Comparison", command: str | None = None) -> str:
         meaning=_meaning(summary),
         tiles=tiles,
         overview=overview,
-        overview_note=_overview_note(len({row["seed"] for row in found.rows})),
+        overview_notes=[
+            _overview_note(len({row["seed"] for row in found.rows})),
+            *(f"{problem} was not played, because no learner suits it." for problem in found.not_played),
+        ],
         problems=[_problem(found, problem, i, summary, learners) for i, problem in enumerate(found.problems)],
         command=command,
     )

@@ -94,8 +94,14 @@ class Comparison:
 
     @property
     def problems(self) -> list[str]:
-        """The problems, in their order."""
+        """The problems that were played, in their order."""
         return list(dict.fromkeys(row["problem"] for row in self.rows))
+
+    @property
+    def not_played(self) -> list[str]:
+        """The problems that no learner suits; `refused` says why."""
+        played = set(self.problems)
+        return [one for one in dict.fromkeys(problem for problem, _ in self.refused) if one not in played]
 
     def to_dataframe(self) -> Any:
         """The rows as a pandas DataFrame."""
@@ -131,19 +137,18 @@ class Comparison:
         from rich.table import Table
         from rich.text import Text
 
-        tables = []
+        tables, summary = [], self.summary()
         for problem in self.problems:
-            lines = [one for one in self.summary() if one["problem"] == problem]
+            lines = [one for one in summary if one["problem"] == problem]
             by_regret = any(one["score"] == "regret" for one in lines)
-            first, shown = lines[0], list[int]()
+            first, shown, played = lines[0], list[int](), any(one["runs"] for one in lines)
             seeds = first["runs"] + first["failed"]
             title = f"{problem}: {first['episodes']:,} episodes, {seeds} seed{'s' * (seeds != 1)}"
             table = Table(
                 title=Text(title, style="table.title"),  # Text: brackets in a name are no markup
-                caption=Text("\n".join([_BEST, *self.notes(problem)]), style="table.caption"),
+                caption=Text("\n".join([_BEST] * played + self.notes(problem)), style="table.caption"),
                 caption_justify="left",
             )
-            played = any(one["runs"] for one in lines)
             score = f"{'regret' if by_regret else 'mean return' if played else 'score'}, IQM [95 %]"
             rows = [_cells(one) for one in in_order(lines)]
             for i, name in enumerate(_COLUMNS):
@@ -169,22 +174,27 @@ class Comparison:
         Args:
             problem: The name of the problem.
         """
-        seeds = len({row["seed"] for row in self.rows if row["problem"] == problem})
+        here = [row for row in self.rows if row["problem"] == problem]
+        seeds, finished = len({row["seed"] for row in here}), [row for row in here if not row["error"]]
         notes = []
-        if seeds == 1:
+        if seeds == 1 and finished:
             notes.append("one seed has no interval: who is best may be luck")
-        if seeds in _MISSES:
+        if seeds in _MISSES and finished:
             misses = f"misses the true value about {_MISSES[seeds]} times in 100, not 5"
             notes.append(f"{seeds} seeds are few: a 95 % interval of {seeds} {misses}")
         notes += [f"{learner}: not played, {why}" for (where, learner), why in self.refused.items() if where == problem]
+        if finished and all(_lost(row) == 0 for row in finished):
+            notes.append("no run lost anything, whatever it played: nobody is better here")
         groups: dict[str, list[Mapping[str, Any]]] = {}
-        for row in self.rows:
-            if row["problem"] == problem:
-                groups.setdefault(row["learner"], []).append(row)
+        for row in here:
+            groups.setdefault(row["learner"], []).append(row)
         for learner, rows in groups.items():
-            errors = [row["error"] for row in rows if row["error"]]
-            if errors:
-                notes.append(f"{learner}: {len(errors)} of {len(rows)} runs failed, {errors[-1]}")
+            failed = [row for row in rows if row["error"]]
+            if failed:
+                last = failed[-1]
+                notes.append(
+                    f"{learner}: {len(failed)} of {len(rows)} runs failed; seed {last['seed']}: {last['error']}"
+                )
             partly = [row for row in rows if not row["error"] and _is_partly_scored(row)]
             if partly:
                 notes.append(f"{learner}: not ranked, because {_why_partly(partly[-1])}")
@@ -224,15 +234,26 @@ def _is_partly_scored(row: Mapping[str, Any]) -> bool:
     return row["regret"] is None and row["scored_episodes"] < row["episodes"]
 
 
+def _lost(row: Mapping[str, Any]) -> float | None:
+    """The regret of a finished run, 0 where it is rounding alone; None where it is not known."""
+    regret = row["regret"]
+    return 0.0 if regret is not None and abs(regret) <= _rounding(row["episodes"], row["mean_return"]) else regret
+
+
+def _rounding(episodes: int, mean_return: float | None) -> float:
+    return _ROUNDING * episodes * max(abs(mean_return or 0.0), 1.0)
+
+
 def _why_partly(row: Mapping[str, Any]) -> str:
-    cut = row["truncated_episodes"]
+    cut, reasons = row["truncated_episodes"], []
     if cut:
-        why = (
+        reasons.append(
             f"{cut:,} of {row['episodes']:,} episodes were cut before the horizon and their returns are not known; "
             "give the problem a horizon of at most the time limit of the environment"
         )
-    else:
-        why = "it replays old policies and the returns of those episodes are not known"
+    if row["scored_episodes"] + cut < row["episodes"]:
+        reasons.append("it replays old policies and the returns of those episodes are not known")
+    why = "; and ".join(reasons)
     if not row["scored_episodes"]:
         return why
     return f"{why}; its mean return is that of {row['scored_episodes']:,} of {row['episodes']:,} episodes"
@@ -241,7 +262,8 @@ def _why_partly(row: Mapping[str, Any]) -> str:
 def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     done = [row for row in rows if not row["error"]]
     score = "regret" if any(row["regret"] is not None for row in done) else "mean_return"
-    values = [row[score] for row in done if row[score] is not None]
+    scores = [_lost(row) if score == "regret" else row[score] for row in done]
+    values = [value for value in scores if value is not None]
     found = interval(values) if values else None
 
     def mean(column: str) -> float | None:
@@ -271,7 +293,7 @@ def _marked(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if known:
         sign = 1.0 if known[0]["score"] == "regret" else -1.0
         winner = min(known, key=lambda one: sign * one["iqm"])
-        rounding = _ROUNDING * max(one["episodes"] * max(abs(one["mean_return"] or 0.0), 1.0) for one in known)
+        rounding = max(_rounding(one["episodes"], one["mean_return"]) for one in known)
         for one in known:
             low, high = (one["iqm"] if one[end] is None else one[end] for end in ("low", "high"))
             other_low, other_high = (winner["iqm"] if winner[end] is None else winner[end] for end in ("low", "high"))

@@ -2,14 +2,17 @@
 
 Only the process that compares writes to it, one transaction a cell. A cell is known by its problem, its learner, their
 settings, its seed, its number of episodes and the code that played it; names that are only shown do not matter. So
-numbers of two versions of a learner never stand in one table.
+numbers of two versions of a learner, or of NumPy, never stand in one table.
 """
 
 import json
+import platform
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cache
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
 from typing import final
@@ -36,16 +39,28 @@ _PLAYING = (
     "agent.py",
     "comparing/cells.py",
 )
+_LIBRARIES = ("numpy", "scipy", "gymnasium")  # whose versions decide it too
 
 
-@cache
-def playing_code() -> str:
-    """The version of s4q, and a digest of the code that decides what a run gives."""
-    digest = sha256()
+def digest_of_code() -> str:
+    """The version of s4q, and a digest of all that decides what a run gives."""
+    digest = sha256(" ".join(map(_version, ("python", *_LIBRARIES))).encode())
     for place in (_PACKAGE / name for name in _PLAYING):
         for path in sorted(place.rglob("*.py")) if place.is_dir() else (place,):
             digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
     return f"{__version__} {digest.hexdigest()[:16]}"
+
+
+def _version(library: str) -> str:
+    if library == "python":
+        return platform.python_version()
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return ""
+
+
+PLAYING_CODE = digest_of_code()  # read once, when this is imported: files may change while a process runs
 
 
 @final
@@ -97,24 +112,30 @@ class ResultsFile:
     def find(self, cell: Cell) -> Outcome | None:
         """The outcome of a cell that this code has finished; None where it is not finished."""
         query = "SELECT outcome FROM cells WHERE problem = ? AND learner = ? AND seed = ? AND episodes = ? AND code = ?"
-        key = (*_key(cell), playing_code())
-        try:
-            found = self._database.execute(query, key).fetchone()
+        with self._readable():
+            found = self._database.execute(query, (*_key(cell), PLAYING_CODE)).fetchone()
             return None if found is None else Outcome(**json.loads(found[0]))
-        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
-            raise ResultsFileError(f"{self.path} is damaged ({error}); delete it, or choose another name") from None
 
     def of_other_code(self, cell: Cell) -> str:
         """The code that finished the cell, if it was not this one; empty where there is none."""
         query = "SELECT code FROM cells WHERE problem = ? AND learner = ? AND seed = ? AND episodes = ? AND code != ?"
-        found = self._database.execute(query, (*_key(cell), playing_code())).fetchone()
-        return "" if found is None else str(found[0])
+        with self._readable():
+            found = self._database.execute(query, (*_key(cell), PLAYING_CODE)).fetchone()
+            return "" if found is None else str(found[0])
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Refuse a damaged file."""
+        try:
+            yield
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            raise ResultsFileError(f"{self.path} is damaged ({error}); delete it, or choose another name") from None
 
     def keep(self, cell: Cell, outcome: Outcome) -> None:
         """Write a finished cell."""
         try:
             with self._database:
-                row = (*_key(cell), playing_code(), json.dumps(asdict(outcome)))
+                row = (*_key(cell), PLAYING_CODE, json.dumps(asdict(outcome)))
                 self._database.execute("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?)", row)
         except sqlite3.Error as error:
             raise ResultsFileError(

@@ -100,6 +100,17 @@ def require_not_negative(name: str, value: float, meaning: str) -> None:
         raise ValueError(f"{name} is {meaning}, so it must be finite and at least 0; got {value!r}")
 
 
+def require_share(name: str, value: float, meaning: str, *, zero: bool = True) -> None:
+    """A number in [0, 1], or in (0, 1] where `zero` is False.
+
+    >>> require_share("keep", 0.5, "what is kept", zero=False)
+    """
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (number and 0 <= value <= 1 and (zero or value > 0)):
+        interval = "[0, 1]" if zero else "(0, 1]"
+        raise ValueError(f"{name} is {meaning}, so it must be a number in {interval}; got {value!r}")
+
+
 def require_count(name: str, value: int, meaning: str, at_least: int = 1) -> None:
     """A whole number; a float such as 1e5 is refused."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:

@@ -7,7 +7,7 @@ that learners for a finite horizon see the same problem.
 
 import numpy as np
 
-from s4q.core.validation import require_count
+from s4q.core.validation import require_count, require_share
 from s4q.problems.finite_mdp import FiniteMDP
 
 _UPPER = 6  # upper states, each with an action that leads to it
@@ -25,8 +25,8 @@ def baird(horizon: int = 20, *, discount: float = 0.99, reward: float = 0.5) -> 
 
     Linear Q-learning with one parameter for all levels (`baselines.QLearning(..., shared=True)`) diverges under a
     uniform policy: the lower state, on which all others bootstrap, shares its largest weight with them and is corrected
-    too rarely. With a target that stands still for a while (`baselines.QRex`) or with one parameter a level it does not
-    diverge. S3Q has both.
+    too rarely. A target that stands still for a while (`baselines.QRex`) slows that down. One parameter a level ends
+    it. S3Q has both.
 
     Args:
         horizon: Steps of an episode.
@@ -40,10 +40,10 @@ def baird(horizon: int = 20, *, discount: float = 0.99, reward: float = 0.5) -> 
     '0.95'
     """
     require_count("horizon", horizon, "the number of steps of an episode")
-    if not 0 < discount < 1:
-        raise ValueError(f"discount is the chance to go on after a step, so it must lie in (0, 1); got {discount}")
-    if not 0 <= reward <= 1:
-        raise ValueError(f"reward is the mean reward of a step, so it must lie in [0, 1]; got {reward}")
+    require_share("discount", discount, "the chance to go on after a step", zero=False)
+    if discount == 1:
+        raise ValueError(f"discount is the chance to go on after a step, so it must be below 1; got {discount}")
+    require_share("reward", reward, "the mean reward of a step")
     n_states, n_actions = _END + 1, _UPPER + 1
     transitions = np.zeros((n_states, n_actions, n_states))
     transitions[:_END, np.arange(n_actions), np.arange(n_actions)] = discount  # action i leads to state i

@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from s4q.core.blocks import Array
-from s4q.core.validation import require_count
+from s4q.core.validation import require_count, require_share
 from s4q.problems.finite_mdp import FiniteMDP
 
 
@@ -137,8 +137,7 @@ def perturbed_low_rank(
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
     'V* 0.6531, uniform 0.4871, chance 3.3e-02'
     """
-    if not 0 <= amount <= 1:
-        raise ValueError(f"amount is the probability that a step goes wrong, so it must lie in [0, 1]; got {amount!r}")
+    require_share("amount", amount, "the probability that a step goes wrong")
     model = draw_linear_model(n_states, n_actions, dim, horizon, seed)
     start = model.rng.dirichlet(np.ones(n_states))
     other = model.rng.dirichlet(np.full(n_states, 0.3), size=(horizon, n_states, n_actions))
