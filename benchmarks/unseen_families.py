@@ -25,7 +25,7 @@ from s4q.problems import FiniteMDP
 STUCK = 0.05  # of V*, given up in the last tenth of the episodes
 PLAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "s4q": ("s4q", {}),
-    "s4q, twice the bonus": ("s4q", {"bonus_width": 0.5}),
+    "s4q, bonus_width=0.5": ("s4q", {"bonus_width": 0.5}),
     "ucbvi_tuned": ("ucbvi_tuned", {}),
     "ucbvi": ("ucbvi", {}),
     "psrl": ("psrl", {}),

@@ -470,6 +470,15 @@ def row(learner: str, seed: int, regret: float) -> dict[str, Any]:
     return {"problem": "p", "learner": learner, "seed": seed, "episodes": 10, **numbers, **costs}
 
 
+def test_all_reasons_why_a_learner_is_not_ranked_are_said() -> None:
+    """Of ten episodes one is scored, two were cut, and seven replayed old policies."""
+    partly = row("s4q_policies", 0, 1.0) | {"regret": None, "scored_episodes": 1, "truncated_episodes": 2}
+    [_, note] = s4q.Comparison([partly], {}).notes("p")
+    assert "2 of 10 episodes were cut" in note
+    assert "and it replays old policies" in note
+    assert note.endswith("its mean return is that of 1 of 10 episodes.")
+
+
 def test_the_best_learners_are_those_whose_interval_meets_that_of_the_lowest() -> None:
     regrets = {"good": [1.0, 2.0, 3.0, 2.0], "near": [2.0, 3.0, 4.0, 3.0], "bad": [9.0, 9.5, 9.0, 9.4]}
     rows = [row(name, seed, regret) for name, ones in regrets.items() for seed, regret in enumerate(ones)]

@@ -124,6 +124,8 @@ def test_the_command_writes_it_beside_the_results(tmp_path: Path, monkeypatch: p
     for wrong, told in (
         (["--report", "no/other.html"], "the folder no does not exist; make it first"),
         (["--report", str(tmp_path)], "which is a folder; name a file with --report"),
+        (["--results", str(tmp_path)], f"--results {tmp_path} is a folder; name a file in it"),
+        (["--results", "."], "--results . is a folder; name a file in it"),
         (["--plots", "a_file"], "--plots a_file is a file; name a folder"),
     ):
         with monkeypatch.context() as patch:  # refused before anything is played
