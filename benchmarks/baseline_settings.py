@@ -16,22 +16,24 @@ from rich.table import Table
 
 import s4q
 
-PROBLEMS = ["chain:n_states=6,horizon=6", "deep_sea:size=6", "river_swim", "low_rank"]
+TABLES = ["chain:n_states=6,horizon=6", "deep_sea:size=6", "river_swim"]
+PROBLEMS = [*TABLES, "low_rank"]
+TABULAR = ("ucb_q", "ucbvi")
 GREEDY: dict[str, Any] = {"epsilon": 0.0, "optimistic": True}
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "lsvi_ucb_tuned": [{"beta": beta} for beta in (0.03, 0.1, 0.3, 1.0)],
     "rlsvi_tuned": [{"sigma": sigma} for sigma in (0.03, 0.1, 0.3, 1.0)],
     "fitted_q_tuned": [{"epsilon": epsilon} for epsilon in (0.01, 0.02, 0.05, 0.1, 0.3)],
-    "q_learning": [{"step_size": step, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
-    "sarsa": [{"step_size": step, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
-    "replay_q": [{"step_size": step, **how} for step in (0.1, 0.5) for how in ({}, GREEDY)],
+    "q_learning": [{"step_size": step, **how} for step in (0.1, 0.5, 0.9) for how in ({}, GREEDY)],
+    "sarsa": [{"step_size": step, **how} for step in (0.03, 0.1, 0.5) for how in ({}, GREEDY)],
+    "replay_q": [{"step_size": step, **how} for step in (0.03, 0.1, 0.5) for how in ({}, GREEDY)],
     # A target copied before every episode, and buffers of one, would be Q-learning.
     "q_rex": [
         {"step_size": step, "target_every": every, "buffer_episodes": size, **GREEDY}
-        for step in (0.1, 0.5)
+        for step in (0.1, 0.5, 0.9)
         for every, size in ((2, 1), (5, 1), (1, 2), (1, 5))
     ],
-    "ucb_q": [{"c": c} for c in (0.003, 0.01, 0.02, 0.1, 1.0)],
+    "ucb_q": [{"c": c} for c in (0.0003, 0.001, 0.003, 0.01, 0.1, 1.0)],
     "ucbvi": [{"c": c} for c in (0.03, 0.1, 0.3, 1.0)],
 }
 
@@ -80,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     console = Console(width=150)
     for learner in given.learners:
         found = s4q.compare(
-            PROBLEMS,
+            TABLES if learner in TABULAR else PROBLEMS,
             [named(learner, settings) for settings in GRIDS[learner]],
             seeds=given.seeds,
             first_seed=given.first_seed,
