@@ -13,8 +13,8 @@ Bonus, trigger, ball and clipping are those of S4Q(memory="all"). With one level
 is not here: on groups of states (one-hot features that are not exact) it plays its best policy once more after a phase
 whose returns refuted what it promised. NoReplayS4Q stores no policies and no steps. With keep = 1 the bonuses of early
 phases stay in the weights, because the targets that held them are never made again. With keep < 1 they fade, and so
-does everything learned along directions that are no longer played, while their bonus stays small: the covariance of the
-bonus counts all samples.
+does everything learned along directions that are no longer played, while their bonus stays small: its covariance and
+its variance are those of all samples, whatever their targets were.
 """
 
 from dataclasses import replace

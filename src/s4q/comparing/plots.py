@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from s4q.report.drawing import log_if_wide, plain_name
 
 _EPISODES, _REGRET, _RETURN, _CPU, _BYTES = range(5)
-_AXES = ((_EPISODES, "episodes"), (_CPU, "CPU seconds"), (_BYTES, "bytes held by the learner"))
+_AXES = ((_EPISODES, "episodes"), (_CPU, "CPU seconds"), (_BYTES, "most bytes held by the learner so far"))
+_STYLES = ("-", (0, (6, 3)), (0, (2, 2)), (0, (6, 2, 1, 2)))
 
 
 def plot_problems(rows: Sequence[Mapping[str, Any]], directory: str | PathLike[str]) -> list[str]:
@@ -47,6 +49,9 @@ def plot_problems(rows: Sequence[Mapping[str, Any]], directory: str | PathLike[s
 def figure_of_problem(rows: Sequence[Mapping[str, Any]], problem: str) -> Figure:
     """Three plots for one problem: a thin line for each run, a point at its end.
 
+    Bytes go up and down, so a line shows the most of them so far. Learners that play alike lie on each other: their
+    dashes and the sizes of their points differ.
+
     Args:
         rows: The rows of a Comparison.
         problem: The name of the problem.
@@ -60,18 +65,21 @@ def figure_of_problem(rows: Sequence[Mapping[str, Any]], problem: str) -> Figure
     for axes, (column, label) in zip(figure.subplots(1, 3, sharey=True), _AXES, strict=True):
         shown = []
         for number, learner in enumerate(learners):
-            color, mark = f"C{number % 10}", "osD^"[number // 10 % 4]
+            color, mark, style = f"C{number % 10}", "osD^"[number // 10 % 4], _STYLES[number % len(_STYLES)]
+            size = 4 + 4 * (len(learners) - 1 - number) / len(learners)
             for row in here:
                 points = [[p[column], p[score]] for p in row["curve"] if p[score] is not None]
                 if row["learner"] == learner and points:
-                    table = np.array(points, dtype=np.float64)
-                    axes.plot(*table.T, color=color, lw=0.7, alpha=0.6)
-                    axes.plot(*table[-1], mark, color=color, ms=4)
+                    along, scores = np.array(points, dtype=np.float64).T
+                    along = np.maximum.accumulate(along)
+                    axes.plot(along, scores, color=color, lw=0.9, alpha=0.7, linestyle=style)
+                    axes.plot(along[-1], scores[-1], mark, color=color, ms=size)
                     shown += points
             name = plain_name(learner) if learner in finished else f"{plain_name(learner)} (failed)"
-            axes.plot([], [], f"{mark}-", color=color, ms=4, label=name)
+            axes.plot([], [], marker=mark, color=color, ms=size, linestyle=style, label=name)
         axes.set_xlabel(label)
-        log_if_wide(axes.xaxis, [x for x, _ in shown])
+        if not log_if_wide(axes.xaxis, [x for x, _ in shown]):
+            axes.xaxis.set_major_locator(MaxNLocator(5))
         if score == _REGRET:
             log_if_wide(axes.yaxis, [y for _, y in shown])
     figure.axes[0].set_ylabel("regret" if score == _REGRET else "mean return so far")

@@ -208,6 +208,8 @@ def _pictures(
     held = sorted(ranked, key=lambda one: one["nbytes"] or 0)
     least, most = (byte_count(one["nbytes"] or 0) for one in (held[0], held[-1]))
     said = f"{held[0]['learner']} holds least at the end, {least}; {held[-1]['learner']} most, {most}."
+    if least == most:
+        said = f"All hold {most} at the end." if len(held) > 1 else f"It holds {most} at the end."
     yield _picture(f"bytes-{number}", "Bytes held by the learner", plot_curves(rows, _BYTES, "bytes", looks), said)
     costs = sorted((one["learner_seconds"] or 0.0, one["learner"]) for one in ranked)
     said = "The mean over the seeds, of the learner alone: the problem is not counted. Lower is better."
