@@ -7,7 +7,7 @@ horizon; Q is then in the user's rewards, discounted, and bootstraps at the time
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -72,6 +72,8 @@ class FirstOrderLearner(EpisodeLearner):
         discount: Factor of the next value. Below 1 only with shared weights.
     """
 
+    _counts_visits: ClassVar[bool] = True  # False: the step size is always the same
+
     def __init__(
         self,
         problem: Spec | HasSpec,
@@ -96,7 +98,7 @@ class FirstOrderLearner(EpisodeLearner):
         if optimistic:
             best = spec.value_bound[0] + spec.horizon * spec.reward_min if shared else np.array(spec.value_bound)
             self.theta += np.reshape(best, (-1, 1, 1))
-        self.visits: Array = np.zeros(self.theta.shape[:2])  # of each block of each level
+        self.visits: Array = np.zeros(self.theta.shape[:2] if self._counts_visits else 0)  # of each block of each level
         self._greedy = GreedyActions(problem, spec.n_actions)
         super().__init__(spec)
 

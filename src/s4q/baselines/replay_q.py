@@ -50,6 +50,8 @@ class ReplayQ(FirstOrderLearner):
     (200, True)
     """
 
+    _counts_visits = False
+
     def __init__(
         self,
         problem: Spec | HasSpec,
