@@ -29,6 +29,7 @@ from s4q.running.loop import run
 
 _CURVE_POINTS = 60  # of a kept curve, evenly spaced in log episodes
 _FIRST_POINTS = 10
+_ROUNDING = 1e-12  # of a return, an episode
 _ENV_SETTINGS = ("horizon", "reward_range", "value_bound", "low", "high", "order", "env_kwargs")
 
 
@@ -49,7 +50,7 @@ class Outcome:
     """What a run reached and cost.
 
     Args:
-        regret: Exact regret of all episodes; None where the problem is not finite.
+        regret: Exact regret of all episodes, 0 where it is rounding alone; None where the problem is not finite.
         mean_return: Mean return of the episodes whose return is known.
         scored_episodes: Their number. Episodes that replay old policies have no known return, nor those that were cut.
         truncated_episodes: Episodes that were cut before the horizon.
@@ -200,11 +201,11 @@ def play(cell: Cell) -> Outcome:
         return Outcome(error=said if expected else f"{type(error).__name__}: {said}")
     curve = kept_points(result.curve, at_first)
     return Outcome(
-        regret=result.regret,
+        regret=_without_rounding(result.regret, result.episodes, result.mean_return),
         mean_return=result.mean_return,
         scored_episodes=result.main_episodes - result.truncated_episodes,
         truncated_episodes=result.truncated_episodes,
-        gap=result.gap,
+        gap=_without_rounding(result.gap, 1, result.mean_return),
         phases=result.phases,
         steps=result.steps,
         nbytes=result.nbytes,
@@ -212,6 +213,21 @@ def play(cell: Cell) -> Outcome:
         learner_seconds=timed.seconds,
         curve=curve,
     )
+
+
+def rounding_of_regret(episodes: float, mean_return: float | None) -> float:
+    """How far exact regrets of so many episodes may differ by rounding alone.
+
+    Args:
+        episodes: The episodes.
+        mean_return: Their mean return, which tells the size of the values; None if it is not known.
+    """
+    return _ROUNDING * episodes * max(abs(mean_return or 0.0), 1.0)
+
+
+def _without_rounding(regret: float | None, episodes: int, mean_return: float | None) -> float | None:
+    """A regret that is rounding alone is 0, so that no table or plot makes anything of it."""
+    return 0.0 if regret is not None and abs(regret) <= rounding_of_regret(episodes, mean_return) else regret
 
 
 def kept_points(curve: Sequence[Point], nbytes: int) -> list[list[float | None]]:
@@ -233,7 +249,8 @@ def kept_points(curve: Sequence[Point], nbytes: int) -> list[list[float | None]]
         if final or log(max(point.episodes, 1)) >= last + spacing:
             last = log(max(point.episodes, 1))
             mean = total / scored if scored else None
-            kept.append([point.episodes, point.regret, mean, point.cpu_seconds, point.nbytes])
+            regret = _without_rounding(point.regret, point.episodes, mean)
+            kept.append([point.episodes, regret, mean, point.cpu_seconds, point.nbytes])
     return kept
 
 
@@ -250,6 +267,7 @@ def _beginning(first: Point, nbytes: int) -> list[list[float | None]]:
     for k in np.unique(np.geomspace(1, n, _FIRST_POINTS).round().astype(int))[:-1].tolist():
         share = k / n
         regret = None if first.regret is None else share * first.regret
+        regret = _without_rounding(regret, k, first.mean_return)
         held = nbytes + share * (first.nbytes - nbytes)
         kept.append([k, regret, first.mean_return, share * first.cpu_seconds, held])
     return kept

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from s4q.comparing.cells import rounding_of_regret
 from s4q.core.blocks import Array
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _RESAMPLES = 2000
-_ROUNDING = 1e-12  # of a return, an episode: regrets that differ by less are the same
 _LEFT_OUT_IF_NARROW = ("mean", "return", "policies", "learner CPU s")
 _BEST = "best: the interval meets that of the best learner."
 _COLUMNS = ("learner", "score", "mean", "return", "end gap", "policies", "bytes", "learner CPU s", "CPU s", "best")
@@ -183,7 +183,7 @@ class Comparison:
             misses = f"misses the true value about {_MISSES[seeds]} times in 100, not 5"
             notes.append(f"{seeds} seeds are few: a 95 % interval of {seeds} {misses}")
         notes += [f"{learner}: not played, {why}" for (where, learner), why in self.refused.items() if where == problem]
-        if finished and all(_lost(row) == 0 for row in finished):
+        if finished and all(row["regret"] == 0 for row in finished):
             notes.append("no run lost anything, whatever it played: nobody is better here")
         groups: dict[str, list[Mapping[str, Any]]] = {}
         for row in here:
@@ -234,16 +234,6 @@ def _is_partly_scored(row: Mapping[str, Any]) -> bool:
     return row["regret"] is None and row["scored_episodes"] < row["episodes"]
 
 
-def _lost(row: Mapping[str, Any]) -> float | None:
-    """The regret of a finished run, 0 where it is rounding alone; None where it is not known."""
-    regret = row["regret"]
-    return 0.0 if regret is not None and abs(regret) <= _rounding(row["episodes"], row["mean_return"]) else regret
-
-
-def _rounding(episodes: int, mean_return: float | None) -> float:
-    return _ROUNDING * episodes * max(abs(mean_return or 0.0), 1.0)
-
-
 def _why_partly(row: Mapping[str, Any]) -> str:
     cut, reasons = row["truncated_episodes"], []
     if cut:
@@ -262,8 +252,7 @@ def _why_partly(row: Mapping[str, Any]) -> str:
 def _summed(problem: str, learner: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     done = [row for row in rows if not row["error"]]
     score = "regret" if any(row["regret"] is not None for row in done) else "mean_return"
-    scores = [_lost(row) if score == "regret" else row[score] for row in done]
-    values = [value for value in scores if value is not None]
+    values = [row[score] for row in done if row[score] is not None]
     found = interval(values) if values else None
 
     def mean(column: str) -> float | None:
@@ -293,7 +282,7 @@ def _marked(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if known:
         sign = 1.0 if known[0]["score"] == "regret" else -1.0
         winner = min(known, key=lambda one: sign * one["iqm"])
-        rounding = max(_rounding(one["episodes"], one["mean_return"]) for one in known)
+        rounding = max(rounding_of_regret(one["episodes"], one["mean_return"]) for one in known)
         for one in known:
             low, high = (one["iqm"] if one[end] is None else one[end] for end in ("low", "high"))
             other_low, other_high = (winner["iqm"] if winner[end] is None else winner[end] for end in ("low", "high"))
