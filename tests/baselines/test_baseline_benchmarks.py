@@ -7,6 +7,7 @@ import pytest
 from benchmarks import ablations, baseline_settings
 
 import s4q
+from s4q.baselines import LEARNERS
 from s4q.comparing.cells import Cell, built
 from s4q.comparing.plan import read_plan
 
@@ -45,6 +46,12 @@ def test_the_plan_of_eight_learners_leaves_nobody_out() -> None:
     for problem in plan.problems:
         for learner in plan.learners:
             built(Cell(problem, learner, 0, 1))
+
+
+def test_both_settings_of_every_baseline_are_played() -> None:
+    plan = read_plan(BENCHMARKS / "untuned_and_tuned.toml")
+    wanted = [name for name, one in LEARNERS.items() if one.kind in ("untuned", "tuned")]
+    assert [one.what for one in plan.learners] == ["s4q", *wanted]
 
 
 def test_the_tables_of_ablations(tmp_path: Path) -> None:
