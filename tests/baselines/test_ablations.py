@@ -286,6 +286,28 @@ def test_experience_replay_grows_with_the_episodes_and_policy_replay_does_not() 
     assert held["policies"][2] < 0.2 * held["all"][2]
 
 
+@pytest.mark.slow
+def test_doubling_epochs_cost_more_than_a_single_one() -> None:
+    """All but the last epoch of a fit are thrown away: over three seeds at least a third more regret."""
+    mdp, regrets = s4q.problems.river_swim(), np.zeros((3, 2))
+    for seed in range(3):
+        for i, how in enumerate(({}, {"epochs": "doubling", "c_replay": 4.0})):
+            learner = s4q.S4Q(mdp, "realisable", **how)  # type: ignore[arg-type]
+            regrets[seed, i] = s4q.run(learner, CountCollector(mdp, seed=seed), 10**8).regret
+    single, doubling = regrets.sum(axis=0)
+    assert 1.33 * single < doubling < 4 * single
+
+
+def test_without_a_bonus_regret_is_linear() -> None:
+    mdp = s4q.problems.river_swim()
+    short, long = (
+        s4q.run(s4q.S4Q(mdp, bonus_width=0.0), CountCollector(mdp, seed=0), n).regret for n in (10**4, 10**6)
+    )
+    assert short is not None
+    assert long == pytest.approx(100 * short, rel=0.01)
+    assert short > 0.9 * 10**4 * (mdp.v_star - 0.005)  # the far end is never found
+
+
 BAD: list[tuple[str, Callable[[], object], str]] = [
     ("keep", lambda: NoReplayS4Q(geometric(), keep=0.0), r"keep .*\(0, 1\]; got 0.0"),
     ("step", lambda: SgdS3Q(geometric(), UniformPolicy(1), step_size=0.0), r"step_size .*got 0.0"),
