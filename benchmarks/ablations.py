@@ -157,13 +157,12 @@ def forgetting(powers: Sequence[int] = (4, 6, 8, 10)) -> Table:
     return table
 
 
+STANDING, A_LEVEL = "Q-Rex, shared weights, a target that stands still for 50", "Q-learning, one parameter a level"
 STARS: dict[str, Callable[[FiniteMDP], s4q.Learner]] = {
     "Q-learning, shared weights": lambda mdp: QLearning(mdp, 1.0, shared=True),
     "Q-Rex, shared weights, a new target after every episode": lambda mdp: QRex(mdp, 1.0, shared=True, target_every=1),
-    "Q-Rex, shared weights, a target that stands still for 50": lambda mdp: QRex(
-        mdp, 1.0, shared=True, target_every=50
-    ),
-    "Q-learning, one parameter a level": lambda mdp: QLearning(mdp, 1.0),
+    STANDING: lambda mdp: QRex(mdp, 1.0, shared=True, target_every=50),
+    A_LEVEL: lambda mdp: QLearning(mdp, 1.0),
     "S3Q": lambda mdp: s4q.S3Q(mdp, UniformPolicy(7)),
 }
 
@@ -187,8 +186,8 @@ def baird_in_the_long_run(powers: Sequence[int] = (3, 4), s3q_powers: Sequence[i
     """A target that stands still beside one parameter a level, and the error of S3Q."""
     mdp = s4q.problems.baird()
     table = empty("Baird's star in the long run", "learner", "episodes", "largest parameter", "largest error of Q")
-    cases = [(name, power) for name in list(STARS)[2:4] for power in powers] + [("S3Q", power) for power in s3q_powers]
-    for name, power in cases:
+    cases = [(name, power) for name in (STANDING, A_LEVEL) for power in powers]
+    for name, power in [*cases, *(("S3Q", power) for power in s3q_powers)]:
         collector = (CountCollector if name == "S3Q" else EpisodeCollector)(mdp, seed=0)
         q = s4q.run(STARS[name](mdp), collector, 10**power).q
         error = np.abs(mdp.q_values(q) - mdp.q_star)[mdp.reachable].max()

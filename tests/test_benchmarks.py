@@ -18,6 +18,7 @@ from benchmarks import (
     control,
     control_memory,
     episodes_per_phase,
+    few_levels,
     grouped_states,
     learn_cpu,
     memory,
@@ -364,3 +365,13 @@ def test_families_on_which_nothing_was_chosen(tmp_path: Path, capsys: pytest.Cap
     assert cells["psrl"] == "-"
     assert "±" in cells["s4q"]
     assert "low_rank d=12" in capsys.readouterr().out
+
+
+def test_the_bonus_of_few_levels(tmp_path: Path) -> None:
+    """With one level the rule is a half, so that its cell is that of the half."""
+    kept = tmp_path / "cells.json"
+    few_levels.main(["--rows", "5 arms", "--seeds", "4", "--episodes", "300", "--processes", "1", "--json", str(kept)])
+    cells = json.loads(kept.read_text())["5 arms"]
+    assert cells["the rule"] == cells["0.5"] != cells["0.25"]
+    for row in few_levels.ROWS:
+        assert row.build(few_levels.FIRST_SEED).horizon <= 3

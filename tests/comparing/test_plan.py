@@ -1,5 +1,6 @@
 """Plans: problems, learners and settings in strings, tables and TOML files, and what is refused."""
 
+import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import s4q
+from s4q.baselines import LEARNERS
 from s4q.baselines.named_learners import named_learner
 from s4q.cli import app
 from s4q.comparing.plan import Named, plan_of, read_plan, written
+from s4q.problems.named_problems import BUILDERS, named_problem
 
 
 def test_a_plan_from_a_file(tmp_path: Path) -> None:
@@ -206,3 +209,16 @@ def test_malformed_files_are_refused_in_one_line(tmp_path: Path, text: str, mess
     assert str(path) in result.output
     with pytest.raises(ValueError, match="cannot be read"):
         read_plan(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("wrong", ["a", [1], {"x": 1}], ids=str)
+def test_a_setting_of_the_wrong_kind_is_refused_as_a_value(wrong: object) -> None:
+    """Of every learner and of every problem: never a TypeError, which the command would call a defect."""
+    for learner in LEARNERS.values():
+        for name in set(inspect.signature(learner.make).parameters) - {"problem"}:
+            with pytest.raises(ValueError, match=r"\S"):
+                learner.build(s4q.problems.chain(3, 3), 0, 5, {name: wrong})
+    for problem, build in BUILDERS.items():
+        for name in inspect.signature(build).parameters:
+            with pytest.raises(ValueError, match=r"\S"):
+                named_problem(problem, {name: wrong})

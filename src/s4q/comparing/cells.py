@@ -266,8 +266,8 @@ def _beginning(first: Point, nbytes: int) -> list[list[float | None]]:
     kept: list[list[float | None]] = []
     for k in np.unique(np.geomspace(1, n, _FIRST_POINTS).round().astype(int))[:-1].tolist():
         share = k / n
-        regret = None if first.regret is None else share * first.regret
-        regret = _without_rounding(regret, k, first.mean_return)
+        lost = None if first.regret is None else share * first.regret
+        regret = _without_rounding(lost, k, first.mean_return)
         held = nbytes + share * (first.nbytes - nbytes)
         kept.append([k, regret, first.mean_return, share * first.cpu_seconds, held])
     return kept

@@ -157,10 +157,6 @@ def _refusals(plan: Plan) -> dict[tuple[str, str], str]:
                 refused[problem.name, learner.name] = str(error)
             except ValueError as error:
                 raise ValueError(f"{learner.name} on {problem.name}: {error}") from None
-            except TypeError as error:
-                raise ValueError(
-                    f"{learner.name} on {problem.name}: a setting has the wrong type ({error}); got {learner.settings}"
-                ) from None
     if len(refused) == len(plan.problems) * len(plan.learners):
         raise ValueError(f"no learner suits any problem: {next(iter(refused.values()))}")
     return refused

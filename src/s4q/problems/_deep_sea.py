@@ -6,7 +6,7 @@ the large one.
 
 import numpy as np
 
-from s4q.core.validation import require_count
+from s4q.core.validation import require_count, require_flag
 from s4q.problems.finite_mdp import FiniteMDP
 from s4q.problems.grid_layout import GridLayout
 
@@ -32,6 +32,7 @@ def deep_sea(size: int = 10, *, stochastic: bool = False, seed: int = 0) -> Fini
     """
     require_count("seed", seed, "the seed of the problem", at_least=0)
     require_count("size", size, "the depth and width of the sea", at_least=2)
+    require_flag("stochastic", stochastic, "may a right move fail?")
     right = np.random.default_rng(np.random.SeedSequence(seed)).integers(2, size=(size, size))
     slip = 1.0 / size if stochastic else 0.0
     transitions = np.zeros((size, size, 2, size))

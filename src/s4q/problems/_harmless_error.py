@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from s4q.core.blocks import Array
+from s4q.core.validation import require_not_negative
 from s4q.problems._low_rank import draw_linear_model
 from s4q.problems.finite_mdp import FiniteMDP
 
@@ -53,7 +54,8 @@ def harmless_error(
     >>> f"V* {facts.v_star:.4f}, uniform {facts.v_uniform:.4f}, chance {facts.chance:.1e}"
     'V* 0.6593, uniform 0.5200, chance 1.0e-02'
     """
-    if not 0 <= amount <= 0.25:
+    require_not_negative("amount", amount, "a share of the largest reward")
+    if amount > 0.25:
         raise ValueError(f"amount is a share of the largest reward of at most 1/4; got {amount!r}")
     if kind not in ("unvisited", "cancelling"):
         raise ValueError(f'kind must be "unvisited" or "cancelling"; got {kind!r}')

@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from s4q.core.blocks import Array
-from s4q.core.validation import require_count, require_share
+from s4q.core.validation import require_count, require_positive, require_share
 from s4q.problems.finite_mdp import FiniteMDP
 
 
@@ -185,7 +185,8 @@ def padded_features(
     'V* 0.7708, uniform 0.5518, chance 1.1e-03'
     """
     require_count("padding", padding, "the number of useless features")
-    if not 0 < size < 1:
+    require_positive("size", size, "the norm of the useless features")
+    if size >= 1:
         raise ValueError(f"size is the norm of the useless features, so it must lie in (0, 1); got {size!r}")
     model = draw_linear_model(n_states, n_actions, dim, horizon, seed)
     start = model.rng.dirichlet(np.ones(n_states))
